@@ -164,6 +164,7 @@ func TestFilesInPlace(t *testing.T) {
 }
 
 // TestFilesThatAreNone: names and files that make no secret are faults by name, at once.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestFilesThatAreNone(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -258,6 +259,7 @@ func TestFilesThatAre(t *testing.T) {
 }
 
 // TestFilesAreBounded: names beyond the bound are refused, until others are not wanted any more.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestFilesAreBounded(t *testing.T) {
 	h, out := newFiles(t)
 	name := func(i int) string { return fmt.Sprintf("file-root:/none/%d", i) }

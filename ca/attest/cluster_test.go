@@ -14,6 +14,7 @@ import (
 
 // The issuers of two clusters have the same name, as by Kubernetes' default, and their keys the same id: a caller
 // belongs to the cluster whose keys verify the token, also if tokens are exchanged and cached.
+// Promise: security-workloads.md#tokens
 func TestTwoClustersOfOneIssuer(t *testing.T) {
 	east, west, foreign := ecKey(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	v := verifier(t, nil, func(c *TokensConfig) {
@@ -53,6 +54,7 @@ func of(t testing.TB, cluster string) context.Context {
 // their keys one id, and although the token is good and remembered where it belongs. A call that names none is of the
 // config cluster. Where even the key is the same (clusters made of one image) the cluster is the one that is named. Our
 // own issuer, which is of no cluster, speaks for all.
+// Promise: security-workloads.md#tokens
 func TestCallsNameTheirCluster(t *testing.T) {
 	east, west, both, own := ecKey(), newEC(), newEC(), newEC()
 	remote := map[string]TokenIssuer{"west": {"", "west", must(NewKeys(KeysConfig{Whose: "west", Ask: (&api{issuer: kube, keys: jwks(jwk("k", west), jwk("b", both))}).ask}))}}
@@ -100,6 +102,7 @@ func TestCallsNameTheirCluster(t *testing.T) {
 }
 
 // Only tokens of the config cluster are shown to its API server for review.
+// Promise: security-workloads.md#tokens
 func TestReviewOfOtherClusters(t *testing.T) {
 	asked := 0
 	v := verifier(t, nil, func(c *TokensConfig) {

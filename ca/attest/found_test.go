@@ -103,6 +103,7 @@ func TestIssuerIsFound(t *testing.T) {
 }
 
 // Few tokens wait for an API server that hangs: two do, and the others fail at once as unavailable.
+// Promise: security-workloads.md#tokens
 func TestFewWaitForAnIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{hold: make(chan struct{})}
@@ -131,6 +132,7 @@ func TestFewWaitForAnIssuer(t *testing.T) {
 
 // A process that starts while the API server is away has the keys of before; and none that are of another cluster's, be
 // its issuer's name the same.
+// Promise: security-workloads.md#tokens
 func TestKeysAreRemembered(t *testing.T) {
 	dir, other := t.TempDir(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	east, west := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}, &api{issuer: kube, keys: jwks(jwk("k", other))}

@@ -13,6 +13,7 @@ func (r review) Review(_ context.Context, token string, audiences []string) (Rev
 	return r(token, audiences)
 }
 
+// Promise: security-workloads.md#tokens
 func TestReviewer(t *testing.T) {
 	asked := 0
 	v := verifier(t, static(jwk("e", ecKey())), func(c *TokensConfig) {
@@ -56,6 +57,7 @@ func TestReviewer(t *testing.T) {
 }
 
 // A review must name the identity that the token claims; otherwise the token is refused.
+// Promise: security-workloads.md#tokens
 func TestReviewOfSomebodyElse(t *testing.T) {
 	for _, r := range []Reviewed{{Namespace: "shop", ServiceAccount: "admin", Pod: "web-1"}, {Namespace: "shop", ServiceAccount: "web"}, {Namespace: "other", ServiceAccount: "web", Pod: "web-1"}} {
 		v := verifier(t, static(jwk("e", ecKey())), func(c *TokensConfig) {

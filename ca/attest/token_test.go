@@ -190,6 +190,7 @@ func refusals() map[string]refusal {
 	}
 }
 
+// Promise: security-workloads.md#tokens
 func TestTokenRefused(t *testing.T) {
 	v := verifier(t, static(jwk("r", rsaKey()), jwk("e", ecKey())))
 	for name, tt := range refusals() {

@@ -15,6 +15,7 @@ import (
 
 // A stream ends when its credential has ended, none that is newer was shown for a grace, and one could have been had
 // all that time.
+// Promise: security-ca.md#streams-whose-credential-has-ended, security-workloads.md#identity-and-private-keys
 func TestExpiry(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	web := func(ends time.Duration) attest.Caller {
@@ -60,6 +61,7 @@ func TestExpiry(t *testing.T) {
 // A process that does not know whether certificates can be issued decides by the certificates presented to it: one that
 // begins long enough after a credential's end shows that one could be issued. After a long time without any, issuing
 // may have resumed this moment, so the first one starts a grace.
+// Promise: security-ca.md#processes-without-a-keyring
 func TestExpiryByShownCertificates(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	const longest = grace + spread

@@ -134,6 +134,7 @@ func TestCSRNamesAccepted(t *testing.T) {
 }
 
 // A CSR that requests a CA certificate does not yield one.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestExtensionsDoNotComeThrough(t *testing.T) {
 	ca := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: must(asn1.Marshal(struct{ CA bool }{true}))}
 	csr := csrPEM(ecKey(), x509.CertificateRequest{ExtraExtensions: []pkix.Extension{ca}})

@@ -31,6 +31,7 @@ func foreignKey(t *testing.T) *ecdsa.PrivateKey {
 
 // A CSR to another CA names only the caller's identity. It contains no other subject, which Kubernetes' signers turn
 // into a user and groups, and no other extension.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestParseExact(t *testing.T) {
 	key := foreignKey(t)
 	other := spiffeid.RequireFromString("spiffe://old.example/ns/shop/sa/web")
@@ -104,6 +105,7 @@ func signedBy(t *testing.T, c, parent *x509.Certificate, public *ecdsa.PublicKey
 
 // A certificate of another CA is accepted only if it is for the key and the identity of the caller, is the only one, is
 // not valid for longer than allowed, and leads to a known root of that CA.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestForeignCheck(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	ca, stranger, key := newForeignCA(t, now), newForeignCA(t, now), foreignKey(t)

@@ -15,6 +15,7 @@ import (
 
 // A leaf contains the proof of its identity as the CA knows it, whatever the CSR contains; a leaf without it has no
 // origin.
+// Promise: security-limits.md#streams-connections-and-messages, security-limits.md#terms
 func TestOrigin(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	td := spiffeid.RequireTrustDomainFromString("cluster.local")

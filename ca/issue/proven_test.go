@@ -14,6 +14,7 @@ import (
 
 // A leaf contains the time at which a token was presented, as the CA knows it, whatever the CSR contains; a leaf
 // without it counts from its beginning.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestProven(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	td := spiffeid.RequireTrustDomainFromString("cluster.local")

@@ -14,6 +14,7 @@ import (
 
 // The user's lists are accepted if each is complete, current, and signed by its issuer, if that is known. Lists that
 // revoke the CA itself make it unusable.
+// Promise: security-ca.md#your-own-ca
 func TestUserLists(t *testing.T) {
 	td, now := spiffeid.RequireTrustDomainFromString("cluster.local"), time.Now()
 	self := func(epoch uint64) *Authority {
@@ -79,6 +80,7 @@ func TestUserLists(t *testing.T) {
 }
 
 // Of one issuer the list with the highest number stays, whatever the order in which they come.
+// Promise: security-ca.md#your-own-ca
 func TestNewestLists(t *testing.T) {
 	list := func(issuer string, number int64) *x509.RevocationList {
 		return &x509.RevocationList{RawIssuer: []byte(issuer), Number: big.NewInt(number)}

@@ -87,6 +87,7 @@ func TestWhichSecret(t *testing.T) {
 
 // Before the Secrets were read once, no result is reported. The last result stays while the API server is away or
 // refuses the read. Missing parts of a Secret are reported then, and so is its removal.
+// Promise: security-ca.md#your-own-ca
 func TestLastAnswerStands(t *testing.T) {
 	have := map[string]any{}
 	s := secrets(t, have)

@@ -56,6 +56,7 @@ func (w *harness) journalled() string {
 
 // While etcd is away certificates are renewed for an hour, up to the allowance, after any restarts; then no more. When
 // etcd is back it receives all of them, and the allowance is complete again.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestRenewalsWithoutEtcd(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -135,6 +136,7 @@ func TestRenewalsWithoutEtcd(t *testing.T) {
 // Certificates that a disconnected replica may have issued count as issued: a rotation waits for them, a denial lasts
 // until they have ended, and their identity is not restored earlier. When the replica is connected again, certificates
 // that it issued for a revoked certificate are revoked too.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestAllowancesCountAsIssued(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()

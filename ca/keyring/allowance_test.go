@@ -10,6 +10,7 @@ import (
 )
 
 // An allowance bounds the certificates that may be issued from it. This test needs no etcd, disk or clock.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestAllowance(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rec := &record{Version: 7, Generation: 3, Epochs: []epoch{{Number: 2, Status: Active}}}
@@ -63,6 +64,7 @@ func TestAllowance(t *testing.T) {
 
 // A renewal that cannot be written to disk is not issued, nor is any later one, since the state of the disk is unknown
 // then. The journal is synced before each issue: a pipe accepts writes and cannot be synced (fsync(2), EINVAL).
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestSpendWaitsForTheDisk(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	read, written, err := os.Pipe()
@@ -88,6 +90,7 @@ func TestSpendWaitsForTheDisk(t *testing.T) {
 
 // For any number of callers, with any number of certificates, the number of renewals is at most the allowance; one
 // identity leaves a part to others.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestAllowanceIsShared(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	p := newBalance(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 100, now))

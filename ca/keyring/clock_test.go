@@ -54,6 +54,7 @@ func (w *harness) fast(judge keyring.Clock, more ...func(*keyring.Config)) *repl
 // A replica that knows that its clock is off does not treat valid leaves as ended: the rotation waits for their
 // holders, the journal retains them, and no allowance is recorded with its time. It refuses all requested changes, with
 // the reason.
+// Promise: security-ca.md#clocks
 func TestClockThatIsOff(t *testing.T) {
 	w := newHarness(t)
 	one := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } }) // so the other alone would end things
@@ -102,6 +103,7 @@ func TestClockThatIsOff(t *testing.T) {
 }
 
 // An expiry by a clock that may be wrong does not count: rotations and the journal use the time that is certain.
+// Promise: security-ca.md#clocks
 func TestSureTimeEndsThings(t *testing.T) {
 	w := newHarness(t)
 	first := w.replica()

@@ -108,6 +108,7 @@ func TestFullStore(t *testing.T) {
 
 // One identity does not fill etcd, though it has certificates issued that have three times as many bytes as there is
 // room for: it is refused none, and others are journalled one by one beside it.
+// Promise: security-limits.md#certificates
 func TestOneIdentityDoesNotFillTheStore(t *testing.T) {
 	const quota, each, part = 16 << 20, 1500, 2 << 20
 	w := newHarness(t, kvtest.Quota(quota))

@@ -52,6 +52,7 @@ func (r *replica) floodsFrom(origin string, first, count int) (end time.Time) {
 
 // An identity that requests certificates without end is never refused, and uses at most its part of etcd, through any
 // replicas and restarts. Certificates of other identities are journalled one by one meanwhile.
+// Promise: security-limits.md#certificates
 func TestJournalOfAnIdentityIsBounded(t *testing.T) {
 	const part = 10_000
 	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
@@ -113,6 +114,7 @@ func TestRefusedEntriesUseNoQuota(t *testing.T) {
 // One Pod of an account has a bounded part of the account's journal. The certificates of the other Pods are journalled
 // one by one, and revoked by serial number, also if they are counted after a restart. Certificates of the Pod beyond
 // its part are revoked with the account.
+// Promise: security-ca.md#revoking-by-serial-number, security-limits.md#certificates
 func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
 	const part = 100_000
 	bounded := func(c *keyring.Config) { c.IdentityBytes = part }
@@ -160,6 +162,7 @@ func TestOneOriginLeavesTheJournalToItsAccount(t *testing.T) {
 
 // Certificates that are not journalled one by one are revoked with their identity, not by serial number. A rotation
 // waits until they have ended, and their identity is not restored earlier.
+// Promise: security-ca.md#revoking-by-serial-number, security-workloads.md#renewals-and-revocation
 func TestRevocationOfWhatIsNotJournalledOneByOne(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = 2000 })

@@ -75,6 +75,7 @@ func TestJournalRefuses(t *testing.T) {
 }
 
 // An agent that reports its bundle repeatedly uses space in etcd once for each bundle.
+// Promise: security-limits.md#certificates
 func TestReportsAreJournalledOnce(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()

@@ -4,6 +4,7 @@ import "testing"
 
 // The key encryption key alone does not yield the mesh's keys, which are random: with it and another etcd, other keys
 // are created, which are not trusted.
+// Promise: security-keys.md#the-power-of-each-key
 func TestKEKAloneOpensNothing(t *testing.T) {
 	w, thief := newHarness(t), newHarness(t)
 	thief.kek = w.kek

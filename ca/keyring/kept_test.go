@@ -133,6 +133,7 @@ func TestAllowanceOnDiskIsRefused(t *testing.T) {
 // Two replicas, one with a copy of the other's state directory, each renew from an allowance of their own: the copy is
 // detected, set aside and reported, and its certificates reach etcd. If the original is only restarted, it is used
 // further.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestCopiedAllowanceIsRefused(t *testing.T) {
 	w := newHarness(t)
 	good, dir := w.kept("mesh"), t.TempDir()

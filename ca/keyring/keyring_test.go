@@ -95,6 +95,7 @@ func TestSealedUntilTheKEKAnswers(t *testing.T) {
 }
 
 // A replica that knows a newer keyring refuses an older one, running or restarted; the keyring in force stays.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestRollbackIsRefused(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
@@ -136,6 +137,7 @@ func TestRollbackIsRefused(t *testing.T) {
 }
 
 // A writer of etcd without the KEK can neither add a root, nor exchange or damage a key or a list.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestTamperingRaisesAlarm(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()

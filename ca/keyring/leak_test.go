@@ -39,6 +39,7 @@ type leak struct {
 // an abort, revocations and restarts. Then it searches for every private key: in the present and past contents of etcd,
 // in every file on disk (including etcd's log and snapshots), in the logs at debug level, in printed output, and in
 // messages to peers and agents.
+// Promise: security-keys.md#the-power-of-each-key, security-keys.md#who-reads-or-writes-etcd
 func TestNoKeyAnywhere(t *testing.T) {
 	l := &leak{harness: newHarness(t), needles: needles{}, dir: t.TempDir(), places: map[string][]byte{}}
 	kek := l.kek

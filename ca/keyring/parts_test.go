@@ -7,7 +7,7 @@ import (
 )
 
 // By default one replica journals this many certificates one by one for an identity, and for one origin of it: the
-// figures of deploy/docs/security.md.
+// figures of deploy/docs/security-limits.md.
 func TestPartsOfTheJournal(t *testing.T) {
 	tally, now := newJournalQuota(identityBytes), time.Unix(1_700_000_000, 0)
 	add := func(origin string, bytes int) granularity {

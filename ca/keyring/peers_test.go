@@ -97,6 +97,7 @@ func asks(addresses ...string) func(*keyring.Config) {
 
 // A replica without a memory of its own refuses a keyring that was turned back, or that is gone, as long as one lives
 // that remembers; it neither signs nor makes another root.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestPeersRemember(t *testing.T) {
 	w := newHarness(t)
 	old := w.replica()

@@ -121,6 +121,7 @@ func revokedThenRestored(t *testing.T, one *replica, bad, again, badID string) {
 }
 
 // While replicas issue as fast as they can, a denial lasts until the last certificate of the identity has ended.
+// Promise: security-ca.md#what-revoking-an-identity-does, security-workloads.md#renewals-and-revocation
 func TestRevocationRacesIssuing(t *testing.T) {
 	w := newHarness(t)
 	one, other := w.replica(), w.replica()
@@ -193,6 +194,7 @@ func crowd(t *testing.T, r *replica, identity string, begin time.Time, many int)
 
 // A workload cannot keep a certificate, or use the others' room in the lists: an identity with five times as many
 // certificates as a list can contain is denied, and none of its certificates is in a list.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRevocationOfManyLeaves(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()
@@ -239,6 +241,7 @@ func TestRevocationOfManyLeaves(t *testing.T) {
 
 // A certificate is revoked together with those issued to its presenter, and with their renewals; other certificates of
 // the identity stay valid.
+// Promise: security-ca.md#revoking-by-serial-number, security-workloads.md#renewals-and-revocation
 func TestRevocationFollowsRenewals(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica(func(c *keyring.Config) { c.MaxRevoked = 70 })
@@ -256,6 +259,7 @@ func TestRevocationFollowsRenewals(t *testing.T) {
 
 // An identity with chained renewals uses at most a tenth of the lists when its first certificate is revoked by number,
 // or when the identity is restored. The rest stays free for others.
+// Promise: security-ca.md#restoring-and-the-revocation-lists, security-workloads.md#renewals-and-revocation
 func TestOneRevocationTakesATenthOfTheLists(t *testing.T) {
 	w := newHarness(t)
 	r := w.replica()

@@ -42,6 +42,7 @@ func selfSigned(t *testing.T, a *authority, firstOnly bool) keyring.UserCA {
 // The root that istiod created is adopted if there is no keyring yet, so that its certificates stay valid. Until its
 // existence is known, no root is created. Later istiod's Secret has no effect: the root rotates and ages like our own;
 // a user's CA is followed.
+// Promise: security-ca.md#your-own-ca
 func TestIstiodsRoot(t *testing.T) {
 	w := newHarness(t)
 	source := &scripted{}
@@ -104,6 +105,7 @@ func TestIstiodsRootGrowsOld(t *testing.T) {
 
 // The user's revocation lists come with the CA, to every replica, also to those without the source. Of one issuer the
 // newest list stays: late or missing files of a replica undo nothing.
+// Promise: security-ca.md#your-own-ca
 func TestUsersLists(t *testing.T) {
 	w := newHarness(t)
 	root := newAuthority(t, "root", nil)

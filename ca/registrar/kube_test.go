@@ -61,6 +61,7 @@ func signs(t *testing.T, c *controlplane.ControlPlane, f *foreign) {
 // With the documented rights a real API server accepts requests, their approval and their deletion; a signer that the
 // test plays signs them. Requests for a signer outside of our rights are not approved, failures are reported, and no
 // object is left.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestKubeSigner(t *testing.T) {
 	c, f, key := controlplane.Start(t, controlplane.Options{}), newForeign(t), newKey(t)
 	kubeconfig := rights.Documented(t, c)

@@ -85,6 +85,7 @@ func play(t *testing.T, f *foreign) (*kubernetes, *Registrar) {
 
 // Whatever the outcome of a request, its object is deleted. A certificate that is refused, late, or not as requested is
 // not issued, and the error contains the reason.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestOutcomes(t *testing.T) {
 	f, stranger, key := newForeign(t), newForeign(t), newKey(t)
 	for name, one := range map[string]struct {
@@ -156,6 +157,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 // A mesh without a default signer requires the caller to name one, and one without a domain of signers requires none.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestSigners(t *testing.T) {
 	for _, one := range []struct{ signer, domain, said, want, says string }{
 		{"a.b/c", "", "", "a.b/c", ""}, {"a.b/c", "d.e", "f", "d.e/f", ""}, {"", "d.e", "f", "d.e/f", ""},
@@ -169,6 +171,7 @@ func TestSigners(t *testing.T) {
 }
 
 // An identity has so many requests under way and no more, while others have theirs, and more when they are done.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestRequestsOfAnIdentity(t *testing.T) {
 	r := New(Config{})
 	for range 16 {

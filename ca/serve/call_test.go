@@ -16,6 +16,7 @@ import (
 )
 
 // A caller without a credential is refused before its message is read: in this test no message is ever sent.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestCallersAreKnownBeforeMessages(t *testing.T) {
 	ca := servetest.Start(t, serve.Config{})
 	conn := dial(t, ca, nil)

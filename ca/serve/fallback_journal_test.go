@@ -40,6 +40,7 @@ func (a *spareStub) Spend(e serve.Entry, shownEnds time.Time) error {
 
 // While the journal is away, a caller with a certificate of its own gets another, short-lived one. A caller with a
 // token alone waits, whoever's certificate comes with it. No certificate is issued without a record.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestRenewalsWhileTheJournalIsAway(t *testing.T) {
 	spare := &spareStub{}
 	cfg := quiet()

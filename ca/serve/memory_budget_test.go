@@ -17,6 +17,7 @@ func heavy(identity string, first bool, bytes int) *ticket {
 
 // Identities that send the largest requests as fast as they can use at most the queue's bytes, and a newcomer always
 // has room: each of them leaves less, but never none.
+// Promise: security-limits.md#certificates
 func TestQueueIsBoundedByBytes(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
@@ -41,6 +42,7 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 
 // The same between the credentials of one identity: one alone gets a quarter of the bytes, and however many fill the
 // identity's part, another one has room.
+// Promise: security-limits.md#certificates
 func TestCredentialsLeaveRoom(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
 	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
@@ -61,6 +63,7 @@ func TestCredentialsLeaveRoom(t *testing.T) {
 }
 
 // First certificates displace renewals if bytes are short, as many as needed, and no more.
+// Promise: security-limits.md#certificates
 func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.WaitingBytes = 4000 })
 	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
@@ -78,7 +81,7 @@ func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	}
 }
 
-// The default limits of the CA are the figures of deploy/docs/security.md.
+// The default limits of the CA are the figures of deploy/docs/security-limits.md.
 func TestDefaultLimits(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	want := Limits{Signing: cores, Checks: 4 * cores, Journal: 4096, Waiting: 32768, WaitingBytes: 32 << 20, MaxWait: 20 * time.Second, Rate: 500, Burst: 5000, FirstRuns: 15}

@@ -26,6 +26,7 @@ func (b *bound) Authenticate(ctx context.Context) (attest.Caller, error) {
 
 // All certificates that follow from one token, by renewals in sequence, belong to the token's Pod and cluster, and
 // count as the same credential as the token. A certificate without an origin counts as the origin of its renewals.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestCertificatesHaveTheOriginOfTheirToken(t *testing.T) {
 	certificates := &attest.Certificates{TrustDomain: servetest.TrustDomain}
 	for _, origin := range []issue.Origin{{Pod: "cart-1", PodUID: "u", Cluster: "west"}, {Token: "jti", Cluster: "east"}, {}} {

@@ -54,6 +54,7 @@ func rootsOf(ca *servetest.CA) *x509.CertPool {
 // The control plane's own token yields the serving names, and no other credential does: not another token of its
 // namespace or its service account, and not a certificate of the control plane, since a stolen serving key could then
 // renew itself.
+// Promise: security-keys.md#the-power-of-each-key
 func TestServingNamesAreTheControlPlanes(t *testing.T) {
 	ca := lender(t)
 	for _, who := range []struct{ ns, sa string }{{"istio-system", "istiod"}, {"istio-system", "istiod-admit"}, {"istio-system", "other"}, {"shop", "istiod"}, {"shop", "istiod-admit"}} {
@@ -95,6 +96,7 @@ func (o *ofCluster) Authenticate(ctx context.Context) (attest.Caller, error) {
 
 // Another cluster's token for the control plane's namespace and service account yields a workload's certificate: an
 // administrator of that cluster may create such a token.
+// Promise: security-keys.md#the-power-of-each-key
 func TestServingNamesAreOfTheConfigCluster(t *testing.T) {
 	cfg, who := lending(), &ofCluster{}
 	cfg.Cluster, cfg.Authenticator = "east", who
@@ -109,6 +111,7 @@ func TestServingNamesAreOfTheConfigCluster(t *testing.T) {
 
 // The control plane's token does not permit signing: a request for a CA certificate receives a server certificate,
 // under which no other certificate verifies. After the control plane's identity is revoked, no certificate is issued.
+// Promise: security-keys.md#the-power-of-each-key
 func TestControlPlanesTokenSignsNothing(t *testing.T) {
 	ca := lender(t)
 	conn := dial(t, ca, nil)

@@ -60,6 +60,7 @@ func order(q *queue) string {
 	}
 }
 
+// Promise: security-limits.md#certificates
 func TestFirstCertificatesBeforeRenewals(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.FirstRuns = 2 })
 	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
@@ -74,7 +75,8 @@ func TestFirstCertificatesBeforeRenewals(t *testing.T) {
 	}
 }
 
-// A caller waits for 20 s, where neither it nor the configuration states less (deploy/docs/security.md).
+// A caller waits for 20 s, where neither it nor the configuration states less (deploy/docs/security-ca.md).
+// Promise: security-ca.md#signers-of-kubernetes
 func TestCallersWaitTwentySeconds(t *testing.T) {
 	for stated, want := range map[time.Duration]time.Duration{0: 20 * time.Second, time.Second: time.Second} {
 		l := Limits{MaxWait: stated}
@@ -84,6 +86,7 @@ func TestCallersWaitTwentySeconds(t *testing.T) {
 	}
 }
 
+// Promise: security-ca.md#signers-of-kubernetes, security-limits.md#certificates
 func TestIdentitiesTakeTurns(t *testing.T) {
 	q := testQueue(t, nil)
 	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
@@ -98,6 +101,7 @@ func TestIdentitiesTakeTurns(t *testing.T) {
 
 // A credential with many requests does not delay the other credentials of its identity: they take turns, each has a
 // rate of a quarter of the identity's, and the wait of each is estimated.
+// Promise: security-limits.md#certificates
 func TestCredentialsTakeTurns(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 400, 40 })
 	q.service = 10 * time.Millisecond
@@ -118,6 +122,7 @@ func TestCredentialsTakeTurns(t *testing.T) {
 	}
 }
 
+// Promise: security-limits.md#certificates
 func TestRateOfACredential(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Signing = 10, 8, 100 })
 	for i, want := range []string{"start web/hog", "start web/hog", "wake +400ms", "refuse web/hog ResourceExhausted"} {
@@ -169,6 +174,7 @@ func TestWhatExpiredInTheQueueIsNotSigned(t *testing.T) {
 	}
 }
 
+// Promise: security-limits.md#certificates
 func TestRateOfAnIdentityDelaysThenRefuses(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Signing = 10, 2, 100 })
 	got := []string{}
@@ -187,6 +193,7 @@ func TestRateOfAnIdentityDelaysThenRefuses(t *testing.T) {
 	}
 }
 
+// Promise: security-limits.md#certificates
 func TestAFullQueueMakesRoomForFirstCertificates(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.Waiting = 2 })
 	for _, r := range []string{"busy", "r1", "r2"} {

@@ -347,6 +347,7 @@ func (b *byToken) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // A Pod that requests certificate after certificate is refused; another Pod of its account, with another token, is not.
+// Promise: security-limits.md#certificates
 func TestOneCredentialLeavesCertificates(t *testing.T) {
 	cfg, who := quiet(), &byToken{}
 	cfg.Authenticator, cfg.Limits = who, serve.Limits{Rate: .1, Burst: 8, MaxWait: time.Second}

@@ -48,6 +48,7 @@ func (a *another) Register(ctx context.Context, r serve.Registration) (serve.Reg
 // If another CA signs, it is called with the identity that the caller has proved, a lifetime within the policy, and the
 // signer that the caller names. Its certificate is returned, or its error, and nothing is journalled. A call that hangs
 // or fails occupies no place of others.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestRegistrationsAreAnswered(t *testing.T) {
 	a := &another{}
 	ca := servetest.Start(t, serve.Config{Registrar: a, Renewals: serve.Renewals{Alone: 48 * time.Hour}, Limits: serve.Limits{Signing: 1, MaxWait: time.Second}, Policy: issue.Policy{DefaultTTL: time.Hour, MaxTTL: 2 * time.Hour}})
@@ -131,6 +132,7 @@ func TestRegistrationsAreAnswered(t *testing.T) {
 }
 
 // A CA that hangs is waited for for twenty seconds, however long its caller would wait.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestAnotherCAIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := serve.New(serve.Config{Registrar: &another{hangs: true}, Authenticator: fixed{attest.Caller{ID: a0(t), By: attest.ByToken}}, Audit: slog.New(slog.DiscardHandler)})

@@ -93,6 +93,7 @@ func (l *later) must(out *tls.Certificate, err error) *tls.Certificate {
 
 // A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that again,
 // also beside the certificate, but not another's.
+// Promise: security-ca.md#renewals-without-a-token, security-workloads.md#renewals-and-revocation
 func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 	l := startLater(t, 100*time.Hour, twoDays, 0)
 	token := l.Token("shop", "cart")
@@ -123,6 +124,7 @@ func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 }
 
 // Machines renew for the configured time, or as an operator sets; a warning precedes the end by 14 days.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRenewalOfMachines(t *testing.T) {
 	const day = 24 * time.Hour
 	l := startLater(t, 60*day, twoDays, 0)
@@ -144,6 +146,7 @@ func TestRenewalOfMachines(t *testing.T) {
 }
 
 // The renewal bound for machines applies to them only, whatever the bound for others: longer, shorter or without end.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct{ alone, machines, cart, machine time.Duration }{ // how long each of them renews; 0: without end
@@ -170,6 +173,7 @@ func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
 
 // A machine renews by its certificate alone while its WorkloadEntry exists; after that, for 48 hours after its last
 // token, as a Pod does.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRenewalEndsWithTheEntry(t *testing.T) {
 	const day = 24 * time.Hour
 	entry := &model.Workload{Head: model.Head{Key: model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: model.WorkloadEntryPrefix + "vm"}},
@@ -189,6 +193,7 @@ func TestRenewalEndsWithTheEntry(t *testing.T) {
 
 // A renewal does not end before the presented certificate, whatever was requested: one that ended earlier would be
 // pruned from the journal, and with it the link from a revoked certificate to its renewals.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 	l := startLater(t, time.Hour, twoDays, 0)
 	own := l.must(l.ask(l.Token("shop", "cart"), nil, 0))
@@ -213,6 +218,7 @@ func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 
 // A certificate yields no longer lifetime than the default, or than its own remaining one, whatever is requested: only
 // a token does, or a machine's certificate.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRenewalByCertificateIsNotLonger(t *testing.T) {
 	l := startLater(t, 100*time.Hour, twoDays, 0)
 	short := func(account string) *tls.Certificate {

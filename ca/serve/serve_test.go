@@ -154,6 +154,7 @@ func TestAnswerAndJournalAndAudit(t *testing.T) {
 	}
 }
 
+// Promise: security-workloads.md#identity-and-private-keys
 func TestRefusals(t *testing.T) {
 	counts := map[string]*atomic.Int64{}
 	hook := func(name string) func() {

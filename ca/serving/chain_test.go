@@ -62,6 +62,7 @@ func ends(t *testing.T, path string) (near, far net.Conn) {
 
 // A client's certificates lead to a configured CA, or the handshake ends. If many of them may have issued one another,
 // no signature is verified. A client that presents another's certificate without its key is refused as before.
+// Promise: security-connections.md#handshakes
 func TestPresentedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")

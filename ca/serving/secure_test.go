@@ -75,6 +75,7 @@ func TestPairFiles(t *testing.T) {
 }
 
 // Keys are exchanged by the curves that Envoy offers, and not by those that cost a server many times as much.
+// Promise: security-connections.md#handshakes
 func TestCurves(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")

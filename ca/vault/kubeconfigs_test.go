@@ -11,6 +11,7 @@ import (
 )
 
 // A kubeconfig is stored unreadable, and opens for its own cluster and mesh alone.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestKubeconfigs(t *testing.T) {
 	provider, err := seal.NewFile(filepath.Join(t.TempDir(), "kek.key"))
 	if err != nil {

@@ -285,6 +285,7 @@ func (m material) event() object.Event {
 
 // The ingester on a real etcd: the Secret is there, its private key is not, in no form; it opens; and neither a new
 // leader nor the same one writes it again.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestNoPrivateKeyInEtcd(t *testing.T) {
 	l, m, next := newLeaders(t), newMaterial(t), newMaterial(t)
 	first := l.lead()

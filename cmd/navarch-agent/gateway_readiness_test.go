@@ -268,6 +268,7 @@ func TestGatewayWaitsForRoutesAndSecrets(t *testing.T) {
 
 // A gateway is ready once its routes are there and each Secret is answered. A Secret that is missing and a name that
 // does not resolve keep it unready for less than ten seconds.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestGatewayReadiness(t *testing.T) {
 	t.Parallel()
 	plain := loopback.For(t)
@@ -299,6 +300,7 @@ func TestGatewayReadiness(t *testing.T) {
 
 // Listeners and clusters that warm after the first configuration keep a gateway unready, for the limit at most, and
 // counts again for another Envoy. A sidecar does not ask.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestGatewayWarming(t *testing.T) {
 	var w warming
 	began := time.Now()
@@ -364,6 +366,7 @@ func TestGatewayIsUnreadyWhileListenersWarm(t *testing.T) {
 
 // A listener that Envoy refuses keeps a gateway unready for ten seconds, if another one is there. Without any, it does
 // so for good.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestGatewayRefusedListeners(t *testing.T) {
 	refused := condition{updates: map[string]int{"cluster_manager.cds.update_success": 1, listenersRefused: 1},
 		refused: []relay.Refused{{Type: listenerURL, Names: []string{"evil"}, Total: 1, Error: "cannot bind"}}}

@@ -55,6 +55,7 @@ func TestMissing(t *testing.T) {
 }
 
 // However many readiness requests arrive, at most twenty requests per second go to Envoy.
+// Promise: security-connections.md#ports-of-an-agent
 func TestReadinessIsLookedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l readinessCache

@@ -55,6 +55,7 @@ func readToEnd(c net.Conn) error {
 
 // Envoy is configured through a socket that other users may not use: by the modes of files, and also if these were
 // changed. An option permits a group.
+// Promise: security-connections.md#who-is-on-the-same-machine
 func TestSocketsAreEnvoysAlone(t *testing.T) {
 	ads := newFakeADS(t, "127.0.0.1:0", "127.0.0.1:1")
 	addr, _ := ads.start(t, "127.0.0.1:0")

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
@@ -22,20 +25,19 @@ import (
 )
 
 // analysis has the options of `navarchctl analyze`.
-// exitFound is the exit code of analyze if a finding reaches the threshold.
-const exitFound = 2
-
 type analysis struct {
 	offline   // settings of the pipeline
 	in        cluster.Flags
 	paths     []string
 	live      bool
 	namespace string
-	all, only bool // --all-namespaces, --new
+	only      bool // --new
 	suppress  []string
 	fail      string
 	least     string
 	list      bool
+	server    string
+	days      int
 	format    output
 }
 
@@ -54,9 +56,6 @@ func (always) Set(v string) error {
 	return nil
 }
 
-// text is the format for people of analyze.
-const text = "text"
-
 func analyzeCommand() *cobra.Command {
 	a := &analysis{}
 	cmd := &cobra.Command{
@@ -65,17 +64,19 @@ func analyzeCommand() *cobra.Command {
 		Short:   "Find what is wrong with configuration, in files or in a cluster, with istioctl's codes",
 		Long: `Analyzes files (-f, or arguments), a cluster (--live; without files that is the default), or both: then an object of a file
 replaces the one of the cluster, and --new reports the findings that the files add. Folders are read with all folders below. Workloads in
-files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user; a control plane is not
-needed. navarchctl problems lists the problems that only replicas and proxies know.
+files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user. The control plane
+is asked for what it alone knows, such as configuration that proxies refuse; without one, these codes are left out.
 
 Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress,
 	or by the annotation
 galley.istio.io/analyze-suppress of its object: codes separated by commas, or *.
-
-Exit codes: 0, no finding reaches --fail-threshold; 2, at least one does; 1, the analysis failed.`,
+`,
 		Example: `  # The cluster, and only namespace shop.
   navarchctl analyze
   navarchctl analyze -n shop
+
+  # Certificates that end within 90 days, too.
+  navarchctl analyze --expires-within 90
 
   # Files alone, as in a pipeline.
   navarchctl analyze -f deploy/demo/shop
@@ -102,7 +103,7 @@ func (a *analysis) bind(cmd *cobra.Command) {
 	f.StringVarP(&a.namespace, "namespace", "n", "",
 		"Only findings about this namespace and its objects (default: all). "+
 			"Objects of files that state no namespace are in it.")
-	f.BoolVarP(&a.all, "all-namespaces", "A", false, "Findings about all namespaces, which is the default.")
+	allNamespaces(cmd)
 	f.BoolVar(&a.only, "new", false, "Only findings that the files add to those of the cluster.")
 	f.StringArrayVarP(&a.suppress, "suppress", "S", nil,
 		"CODE=KIND NAME.NAMESPACE: do not report this; * stands for any characters. May be repeated.")
@@ -112,23 +113,30 @@ func (a *analysis) bind(cmd *cobra.Command) {
 		"Exit with 2 if a finding has this severity or a worse one: error, warning, info.")
 	f.Var(&choice{&a.least, "severity", severities}, "output-threshold",
 		"Print findings of this severity or a worse one: error, warning, info.")
+	f.StringVar(&a.server, "server", "", "Address of navarchd's debug pages, with --live, for codes that only the control plane knows "+
+		"(default: the ready replicas that the kubeconfig leads to).")
+	f.IntVar(&a.days, "expires-within", 30, "Report certificates and authorities that end within so many days.")
 	f.BoolVarP(&a.list, "list", "L", false, "Print the codes with their names and severities, and end.")
 	f.StringVar(&a.cluster, "cluster-id", "Kubernetes", "Name of the cluster that the configuration is of.")
 	f.StringVar(&a.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 	f.VarP(always{}, "recursive", "R", "Folders are always read with the folders below.")
 	f.Lookup("recursive").NoOptDefVal = "true"
-	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	completes(cmd, "fail-threshold", severities...)
 	completes(cmd, "output-threshold", severities...)
-	a.format.bind(cmd, text, "json", "yaml", "sarif", "junit")
+	a.format.bind(cmd, text, "json", "yaml", nameFormat, "sarif", "junit")
 }
 
 func (a *analysis) run(cmd *cobra.Command) error {
 	if a.list {
 		return listCodes(cmd.OutOrStdout())
 	}
-	if a.only && len(a.paths) == 0 {
+	switch {
+	case a.only && len(a.paths) == 0:
 		return errors.New("--new is for files: name them with -f")
+	case a.server != "" && (a.only || !a.live && len(a.paths) > 0):
+		return errors.New("--server is for the cluster: state --live, and not --new")
+	case a.days < 1 || a.days > 3650:
+		return fmt.Errorf("--expires-within: %d; want 1 to 3650 days", a.days)
 	}
 	var suppressions []analyze.Suppression
 	for _, stated := range a.suppress {
@@ -153,7 +161,7 @@ func (a *analysis) run(cmd *cobra.Command) error {
 		}
 	}
 	found = slices.DeleteFunc(found, func(f analyze.Finding) bool { return !analyze.AtLeast(f.Severity, problem.Severity(a.least)) })
-	if err := a.print(cmd.OutOrStdout(), found); err != nil {
+	if err := a.print(cmd, found); err != nil {
 		return err
 	}
 	switch {
@@ -167,12 +175,16 @@ func (a *analysis) run(cmd *cobra.Command) error {
 
 // findings reads the files and the cluster, and returns all findings about them, with their lines.
 func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
+	if openedOf(cmd.Context()) != nil {
+		return a.ofReport(cmd)
+	}
 	settings, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
 	settings.Revision, settings.SystemNamespace = a.in.Revision, a.in.Namespace
-	c := analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: time.Now()}
+	c := analyze.Config{Normal: settings, SystemNamespace: a.in.Namespace, Now: time.Now(),
+		Soon: time.Duration(a.days) * 24 * time.Hour}
 	notes := cmd.ErrOrStderr()
 	var stdin []byte
 	var stated analyze.Input
@@ -222,12 +234,39 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	for _, kind := range slices.Sorted(maps.Keys(now.Unread)) {
 		fmt.Fprintf(notes, "note: objects of kind %s were not read: %s\n", kind, show.Printable(now.Unread[kind]))
 	}
-	found := analyze.Run(analyze.Over(now, stated), c)
 	if a.only {
-		found = analyze.New(analyze.Run(now, c), found)
+		return analyze.New(analyze.Run(now, c), analyze.Run(analyze.Over(now, stated), c)), nil
 	}
-	return found, nil
+	in := analyze.Over(now, stated)
+	if in.Reported, err = a.reported(ctx); err != nil && a.server != "" {
+		return nil, err
+	} else if err != nil {
+		fmt.Fprintln(notes, "note: the control plane was not asked for codes that it alone knows (NAV1005 and following): "+
+			show.Printable(strings.ReplaceAll(err.Error(), "\n", " ")))
+	}
+	return analyze.Run(in, c), nil
 }
+
+// reported returns the problems that the control plane reports, in all windows.
+func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err error) {
+	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
+	defer at.close()
+	q := url.Values{"limit": {strconv.Itoa(fleetapi.MaxLimit)}}
+	for range maxWindows {
+		answer, err := askAny[analyze.Reported](ctx, &at, "problems", q)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, answer.Items...); answer.Next == "" {
+			break
+		}
+		q.Set("continue", answer.Next)
+	}
+	return all, nil
+}
+
+// maxWindows bounds the windows of problems that are read.
+const maxWindows = 20
 
 // analyzed is the form of -o json.
 type analyzed struct {
@@ -235,16 +274,23 @@ type analyzed struct {
 	Findings      []analyze.Finding `json:"findings"`
 }
 
-func (a *analysis) print(w io.Writer, found []analyze.Finding) error {
+// print prints findings; names are the objects that they are about.
+func (a *analysis) print(cmd *cobra.Command, found []analyze.Finding) error {
 	switch a.format {
-	case text:
-		return analyze.WriteText(w, found)
 	case "sarif":
-		return analyze.WriteSARIF(w, found)
+		return analyze.WriteSARIF(cmd.OutOrStdout(), found)
 	case "junit":
-		return analyze.WriteJUnit(w, found, problem.Severity(a.fail))
+		return analyze.WriteJUnit(cmd.OutOrStdout(), found, problem.Severity(a.fail))
 	}
-	return a.format.print(w, analyzed{1, append([]analyze.Finding{}, found...)})
+	r := rows{value: analyzed{1, append([]analyze.Finding{}, found...)},
+		table: func(w io.Writer, _ bool) error { return analyze.WriteText(w, found) }}
+	for _, f := range found {
+		r.names = append(r.names, objectName(f.Object))
+	}
+	if len(found) > 0 {
+		r.next = nextIs("the names of the codes", "analyze", "--list")
+	}
+	return a.format.write(cmd, r)
 }
 
 // listCodes prints the codes of analyze.

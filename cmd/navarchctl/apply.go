@@ -1,32 +1,21 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
-	"navarch.io/navarch/store/source/files"
+	"navarch.io/navarch/store/object"
 )
 
 // fieldManager owns the fields that apply sets, at the API server.
 const fieldManager = "navarchctl"
-
-// mostApplied bounds the size of what is applied, in bytes.
-const mostApplied = 16 << 20
 
 func applyCommand() *cobra.Command {
 	w := waiter{controlPlane: controlPlane{everyRole: true}}
@@ -53,7 +42,7 @@ navarchctl wait.`,
 				return errors.New("apply writes to the API server of a kubeconfig, and no kubeconfig is found (--kubeconfig):" +
 					" copy the files to navarchd's folder (--config-dir), then navarchctl wait KIND NAME")
 			}
-			objects, err := readApplicable(cmd.InOrStdin(), files)
+			objects, err := readObjects(files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -62,10 +51,17 @@ navarchctl wait.`,
 				return err
 			}
 			applied, err := w.apply(cmd, in, objects, force)
-			if err != nil || !until {
+			switch {
+			case err != nil:
 				return err
+			case until:
+				return w.all(cmd, applied)
+			case w.format == nameFormat:
+				return printNames(cmd.OutOrStdout(), names(applied))
+			case applied[0].kind.configures():
+				goesOn(cmd, w.format, "until all proxies have it", "wait", names(applied)[0])
 			}
-			return w.all(cmd, applied)
+			return nil
 		},
 	}
 	w.bind(cmd)
@@ -79,13 +75,13 @@ navarchctl wait.`,
 }
 
 // apply applies objects in order, up to the first error, and prints each.
-func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []applicable, force bool) (applied []awaited, err error) {
+func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*object.Object, force bool) (applied []awaited, err error) {
 	progress := cmd.OutOrStdout()
-	if w.format != short {
+	if !w.format.forPeople() {
 		progress = cmd.ErrOrStderr()
 	}
 	for _, o := range objects {
-		on, err := o.apply(cmd.Context(), in, force)
+		on, err := applyOne(cmd.Context(), in, o, force)
 		if err != nil {
 			return nil, err
 		}
@@ -93,6 +89,14 @@ func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []applic
 		fmt.Fprintf(progress, "%s applied (generation %d)\n", show.Printable(on.String()), on.generation)
 	}
 	return applied, nil
+}
+
+// names returns objects in the form that wait accepts.
+func names(all []awaited) (names []string) {
+	for _, on := range all {
+		names = append(names, objectName(on.object()))
+	}
+	return names
 }
 
 // all waits for all objects within the timeout. The error joins theirs.
@@ -105,115 +109,23 @@ func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is not waited for: no proxy's configuration is made of its kind\n", show.Printable(on.String()))
 			continue
 		}
-		failed = append(failed, w.wait(ctx, cmd.OutOrStdout(), on))
+		failed = append(failed, w.wait(ctx, cmd, on))
 	}
 	return errors.Join(failed...)
 }
 
-// applicable is an object to apply.
-type applicable struct {
-	where string // for messages
-	tree  map[string]any
-}
-
-// readApplicable reads the objects of files, folders and the standard input. Errors name the file and the document.
-func readApplicable(stdin io.Reader, stated []string) (all []applicable, err error) {
-	for _, file := range stated {
-		paths := []string{file}
-		if info, err := os.Stat(file); file != files.Stdin && err == nil && info.IsDir() {
-			if paths, err = inFolder(file); err != nil {
-				return nil, err
-			}
-		}
-		for _, path := range paths {
-			text, err := contentOf(path, io.LimitReader(stdin, mostApplied+1))
-			if err == nil && len(text) > mostApplied {
-				err = fmt.Errorf("%s: more than %d bytes", path, mostApplied)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("--filename: %w", err)
-			}
-			some, err := splitObjects(path, text)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, some...)
-		}
+// applyOne applies an object. Errors name the document and the object.
+func applyOne(ctx context.Context, in *cluster.Cluster, o *object.Object, force bool) (on awaited, err error) {
+	on = awaited{kind: kindName{o.ID.Group, o.ID.Kind}, name: o.ID.Name}
+	if on.namespace, _, err = metadataOf(o); err != nil {
+		return on, fmt.Errorf("%s: %w", o.Location, err)
 	}
-	if len(all) == 0 {
-		return nil, errors.New("--filename: no object in " + strings.Join(stated, ", "))
-	}
-	return all, nil
-}
-
-// inFolder lists the files of a folder with objects, sorted.
-func inFolder(folder string) (paths []string, err error) {
-	for _, pattern := range []string{"*.yaml", "*.yml", "*.json"} {
-		found, err := filepath.Glob(filepath.Join(folder, pattern))
-		if err != nil {
-			return nil, fmt.Errorf("--filename: %w", err)
-		}
-		paths = append(paths, found...)
-	}
-	slices.Sort(paths)
-	return paths, nil
-}
-
-// splitObjects parses the documents of one file. A List counts as its items.
-func splitObjects(path string, text []byte) (all []applicable, err error) {
-	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for n := 1; ; n++ {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		where := fmt.Sprintf("%s, document %d", path, n)
-		tree := map[string]any{}
-		if err == nil {
-			err = yaml.Unmarshal(document, &tree)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
-		}
-		items, list := tree["items"].([]any)
-		if kind, _ := tree["kind"].(string); !list || !strings.HasSuffix(kind, "List") {
-			if len(tree) > 0 {
-				all = append(all, applicable{where, tree})
-			}
-			continue
-		}
-		for i, item := range items {
-			one, is := item.(map[string]any)
-			if !is {
-				return nil, fmt.Errorf("%s: items[%d] is not an object", where, i)
-			}
-			all = append(all, applicable{fmt.Sprintf("%s, items[%d]", where, i), one})
-		}
-	}
-}
-
-// apply applies an object. Errors name the document, the object and the field.
-func (o applicable) apply(ctx context.Context, in *cluster.Cluster, force bool) (on awaited, err error) {
-	version, _ := o.tree["apiVersion"].(string)
-	kind, _ := o.tree["kind"].(string)
-	metadata, _ := o.tree["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	for field, value := range map[string]string{"apiVersion": version, "kind": kind, "metadata.name": name} {
-		if value == "" {
-			return on, fmt.Errorf("%s: %s is missing", o.where, field)
-		}
-	}
-	group, of, grouped := strings.Cut(version, "/")
-	if !grouped {
-		group, of = "", version
-	}
-	on = awaited{kind: kindName{group, kind}, name: name}
-	if on.namespace, _ = metadata["namespace"].(string); on.namespace == "" {
+	if on.namespace == "" {
 		on.namespace = corev1.NamespaceDefault
 	}
-	path, namespaced, err := on.kind.path(ctx, in, of, on.namespace, name)
+	path, namespaced, err := on.kind.path(ctx, in, o.Version, on.namespace, on.name)
 	if err != nil {
-		return on, fmt.Errorf("%s: %w", o.where, err)
+		return on, fmt.Errorf("%s: %w", o.Location, err)
 	}
 	if !namespaced {
 		on.namespace = ""
@@ -223,8 +135,8 @@ func (o applicable) apply(ctx context.Context, in *cluster.Cluster, force bool) 
 		path += "&force=true"
 	}
 	var applied struct{ Metadata struct{ Generation int64 } }
-	if err := in.API.Apply(ctx, path, o.tree, &applied); err != nil {
-		return on, fmt.Errorf("%s: %s: %w", o.where, on, err)
+	if err := in.API.Apply(ctx, path, json.RawMessage(o.JSON), &applied); err != nil {
+		return on, fmt.Errorf("%s: %s: %w", o.Location, on, err)
 	}
 	on.generation = applied.Metadata.Generation
 	return on, nil

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +18,6 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
-
-// exitDenied is the exit code of a command that found a request denied.
-const exitDenied = 2
 
 // authzQuery has the options of authz check and who-can.
 type authzQuery struct {
@@ -33,10 +30,11 @@ type authzQuery struct {
 
 func authzCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "authz",
-		Short:   "Ask who may call a workload",
-		Long:    "Answers from the policies that the workload's proxy holds: AuthorizationPolicies, PeerAuthentications and tokens.",
-		Example: "  navarchctl authz check --from web-0.shop --to catalog-0.shop GET /items",
+		Use:   "authz",
+		Short: "Ask who may call a workload",
+		Long:  "Answers from the policies that the workload's proxy holds: AuthorizationPolicies, PeerAuthentications and tokens.",
+		Example: "  navarchctl authz check --from web-5d4f8c7b9-aaaaa.shop --to catalog-6b7d9f8c5-bbbbb.shop GET /items\n" +
+			"  navarchctl authz who-can --to catalog-6b7d9f8c5-bbbbb.shop GET /items",
 	}
 	cmd.AddCommand(authzCheckCommand(), whoCanCommand())
 	return cmd
@@ -45,21 +43,29 @@ func authzCommand() *cobra.Command {
 func authzCheckCommand() *cobra.Command {
 	q := &authzQuery{}
 	cmd := &cobra.Command{
-		Use:   "check --to NAME[.NAMESPACE]|KIND/NAME|NODE.json [--from NAME|--identity SPIFFE-ID] [METHOD] PATH|URL",
+		Use:   "check {NAME | --to NAME[.NAMESPACE]|KIND/NAME|NODE.json [--from NAME|--identity SPIFFE-ID] [METHOD] PATH|URL}",
 		Short: "Say whether a client may call a path of a workload, and which policy decides",
 		Long: `Follows one request through the proxy of the workload that is called, and prints for each of its ports whether the request is
 allowed, and the policy with its rule that decides. The client is the workload of the proxy --from, the service account --identity, or,
-without both, a client without a certificate. --jwt gives the client a token, which is not verified.
+without both, a client without a certificate.
 
-The exit code is 0 if the request is allowed at every port that was asked for, 2 if it is denied at one, and 1 on an error. An
-authorization service (action CUSTOM) is not asked: the answer is then marked possible.`,
-		Example: `  navarchctl authz check --from web-0.shop --to catalog-0.shop GET /items
-  navarchctl authz check --identity spiffe://cluster.local/ns/shop/sa/web --to catalog-0.shop --port 8080 POST /items
+A NAME alone, as for istioctl x authz check, is --to NAME, and the path is /. --jwt gives the client a token, which is not verified.
+
+An authorization service (action CUSTOM) is not asked: the answer is then marked possible.`,
+		Example: `  navarchctl authz check --from web-5d4f8c7b9-aaaaa.shop --to catalog-6b7d9f8c5-bbbbb.shop GET /items
+  navarchctl authz check --identity spiffe://cluster.local/ns/shop/sa/web --to catalog-6b7d9f8c5-bbbbb.shop --port 8080 POST /items
+  navarchctl authz check catalog-6b7d9f8c5-bbbbb.shop
 
   # Without a server.
   navarchctl authz check --config-dir deploy/demo/shop --to deploy/demo/node.json GET /items`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return q.check(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && q.to == "" && !strings.HasPrefix(args[0], "/") && !strings.Contains(args[0], "://") {
+				q.to, args = args[0], []string{"/"}
+			}
+			return q.check(cmd, args)
+		},
+		ValidArgsFunction: q.complete,
 	}
 	q.bind(cmd)
 	cmd.Flags().StringVar(&q.from, "from", "", "The proxy of the client.")
@@ -77,7 +83,7 @@ func whoCanCommand() *cobra.Command {
 of the proxy state in full, those of the servers that the proxy itself calls, and with --config-dir all service accounts of the folder.
 Beside them stand two clients that no policy can state: another service account of the mesh, in another namespace, and a client without
 a certificate.`,
-		Example: `  navarchctl who-can --to catalog-0.shop GET /items
+		Example: `  navarchctl who-can --to catalog-6b7d9f8c5-bbbbb.shop GET /items
 
   # Without a server.
   navarchctl who-can --config-dir deploy/demo/shop --to deploy/demo/node.json GET /items`,
@@ -94,7 +100,7 @@ func (q *authzQuery) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&q.to, "to", "", "The proxy of the workload that is called.")
 	cmd.Flags().Uint32Var(&q.port, "port", 0, "The port of the workload itself; 0: all of its ports.")
 	q.completesProxies(cmd, "to")
-	q.format.bind(cmd, short, "json", "yaml")
+	q.format.bindRows(cmd)
 }
 
 // decision is the answer for one client at one port.
@@ -202,7 +208,7 @@ func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
 			denied++
 		}
 	}
-	if err := q.print(cmd.OutOrStdout(), all); err != nil {
+	if err := q.print(cmd, args, all); err != nil {
 		return err
 	}
 	if denied > 0 {
@@ -232,23 +238,31 @@ func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
 			all = append(all, v)
 		}
 	}
-	return q.print(cmd.OutOrStdout(), all)
+	return q.print(cmd, args, all)
 }
 
-func (q *authzQuery) print(w io.Writer, all []decision) error {
-	if q.format != short {
-		return q.format.print(w, all)
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PORT\tCLIENT\tANSWER\tCONFIDENCE\tBY")
+// print prints decisions; names are the clients that may call.
+func (q *authzQuery) print(cmd *cobra.Command, args []string, all []decision) error {
+	r, table := rows{value: all}, [][]string{{"PORT", "CLIENT", "ANSWER", "CONFIDENCE", "BY"}}
 	for _, v := range all {
 		answer := "denied"
 		if v.Allowed {
 			answer = "allowed"
+			r.names = append(r.names, v.Client)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", v.Port, show.Printable(v.Client), answer, v.Confidence, show.Printable(v.By))
+		table = append(table, []string{strconv.FormatUint(uint64(v.Port), 10), v.Client, answer, v.Confidence, v.By})
 	}
-	return table.Flush()
+	r.table = func(w io.Writer, _ bool) error { return show.Table(w, table) }
+	if path := args[len(args)-1]; len(all) > 0 && strings.HasPrefix(path, "/") {
+		words := []string{"why", "--to", q.to, fmt.Sprintf("http://workload:%d%s", all[0].Port, path)}
+		if client := all[0].Client; client != noCertificate {
+			words = append(words, "--identity", client)
+		}
+		if q.to != "" {
+			r.next = nextIs("each step of the first decision", words...)
+		}
+	}
+	return q.format.write(cmd, r)
 }
 
 // accountsIn returns the identities of all service accounts that records name: as objects, of endpoints and of

@@ -32,7 +32,7 @@ func caCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ca", Short: "The certificate authority: status, rotation, revocation (needs etcd and the KEK)",
 		Long: `Works on the keyring in etcd, with the key encryption key: who has both may change what the mesh trusts, and no address of
 navarchd can be asked to. With --data-dir it is the embedded etcd of a navarchd that runs.`,
-		Example: "  navarchctl ca status --data-dir /var/lib/navarch"}
+		Example: "  navarchctl ca status --data-dir out/demo/data"}
 	f := cmd.PersistentFlags()
 	t.etcd.bind(f)
 	f.StringVar(&t.domain, "trust-domain", "cluster.local", "Trust domain of the mesh.")
@@ -44,7 +44,7 @@ navarchd can be asked to. With --data-dir it is the embedded etcd of a navarchd 
 func (t *trust) status() *cobra.Command {
 	var format output
 	cmd := &cobra.Command{Use: "status", Short: "Epochs of signing keys, who a rotation waits for, what is revoked",
-		Example: `  navarchctl ca status --data-dir /var/lib/navarch
+		Example: `  navarchctl ca status --data-dir out/demo/data
   navarchctl ca status --etcd-endpoints https://etcd:2379 --kek kms:/run/kms.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,20 +53,21 @@ func (t *trust) status() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if format != short {
-					return format.print(cmd.OutOrStdout(), report)
+				r := rows{value: report, table: func(w io.Writer, _ bool) error { return reportTable(w, report) }}
+				for _, e := range report.Epochs {
+					r.names = append(r.names, fmt.Sprint(e.Number))
 				}
-				return reportTable(cmd.OutOrStdout(), report)
+				return format.write(cmd, r)
 			})
 		}}
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
 func (t *trust) roots() *cobra.Command {
 	return &cobra.Command{Use: "roots",
 		Short:   "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with",
-		Example: `  navarchctl ca roots --data-dir /var/lib/navarch >root-cert.pem`,
+		Example: `  navarchctl ca roots --data-dir out/demo/data >root-cert.pem`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
@@ -82,8 +83,8 @@ func (t *trust) roots() *cobra.Command {
 func (t *trust) rotate() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root; it signs once the holder of every leaf has it",
-		Example: `  navarchctl ca rotate --data-dir /var/lib/navarch
-  navarchctl ca status --data-dir /var/lib/navarch   # whom it waits for`,
+		Example: `  navarchctl ca rotate --data-dir out/demo/data
+  navarchctl ca status --data-dir out/demo/data   # whom it waits for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Rotate(ctx, force) })
@@ -94,7 +95,7 @@ func (t *trust) rotate() *cobra.Command {
 
 func (t *trust) abort() *cobra.Command {
 	return &cobra.Command{Use: "abort", Short: "Take back a new root that does not sign yet",
-		Example: `  navarchctl ca abort --data-dir /var/lib/navarch`,
+		Example: `  navarchctl ca abort --data-dir out/demo/data`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Abort(ctx) })
@@ -104,8 +105,8 @@ func (t *trust) abort() *cobra.Command {
 func (t *trust) revoke() *cobra.Command {
 	var serials, identities []string
 	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or all of an identity",
-		Example: `  navarchctl ca revoke --data-dir /var/lib/navarch --serial 3f9a
-  navarchctl ca revoke --data-dir /var/lib/navarch --identity spiffe://cluster.local/ns/shop/sa/web`,
+		Example: `  navarchctl ca revoke --data-dir out/demo/data --serial 3f9a
+  navarchctl ca revoke --data-dir out/demo/data --identity spiffe://cluster.local/ns/shop/sa/web`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(serials)+len(identities) == 0 {
@@ -138,7 +139,7 @@ func (t *trust) revoke() *cobra.Command {
 func (t *trust) restore() *cobra.Command {
 	var identities []string
 	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; those that it had are put into the revocation lists",
-		Example: `  navarchctl ca restore --data-dir /var/lib/navarch --identity spiffe://cluster.local/ns/shop/sa/web`,
+		Example: `  navarchctl ca restore --data-dir out/demo/data --identity spiffe://cluster.local/ns/shop/sa/web`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Restore(ctx, identities) })

@@ -10,16 +10,18 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"istio.io/api/annotation"
 	"istio.io/api/label"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/model"
@@ -29,6 +31,7 @@ import (
 type injectionCheck struct {
 	api       *apiserver.Client
 	namespace string
+	format    output
 }
 
 func checkInjectCommand() *cobra.Command {
@@ -47,15 +50,39 @@ ConfigMap are now: a Pod that runs may have been created when they were others.`
 				return err
 			}
 			c.api = of.API
-			return c.run(cmd.Context(), args[0], cmd.OutOrStdout())
+			return c.run(cmd, args[0])
 		},
 	}
 	in.BindKubeconfig(cmd.Flags())
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", corev1.NamespaceDefault, "Namespace of the Pod.")
+	c.format.bindRows(cmd)
+	cmd.ValidArgsFunction = offerFirst(func(ctx context.Context, _ *cobra.Command, _ []string) ([]string, error) {
+		below := "/namespaces/" + url.PathEscape(c.namespace)
+		pods, err := listed(ctx, in, "/api/v1"+below+"/pods", nameOf)
+		deployments, _ := listed(ctx, in, "/apis/apps/v1"+below+"/deployments", func(m *metav1.ObjectMeta) string { return "deploy/" + m.Name })
+		return append(pods, deployments...), err
+	})
 	return cmd
 }
 
-func (c *injectionCheck) run(ctx context.Context, name string, out io.Writer) error {
+// injected is the answer of check-inject.
+type injected struct {
+	Webhooks []askedWebhook `json:"webhooks"`
+	// Had is the annotation of a Pod that has a proxy.
+	Had string `json:"had,omitempty"`
+}
+
+// askedWebhook is an injection webhook, and whether it is asked about the Pod.
+type askedWebhook struct {
+	Webhook  string `json:"webhook"` // CONFIGURATION/NAME
+	Revision string `json:"revision"`
+	Asked    bool   `json:"asked"`
+	Reason   string `json:"reason"`
+	Decision string `json:"decision,omitempty"` // of the injector
+}
+
+func (c *injectionCheck) run(cmd *cobra.Command, name string) error {
+	ctx := cmd.Context()
 	pod, err := c.pod(ctx, name)
 	if err != nil {
 		return err
@@ -68,29 +95,39 @@ func (c *injectionCheck) run(ctx context.Context, name string, out io.Writer) er
 	if err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", &all); err != nil {
 		return fmt.Errorf("MutatingWebhookConfigurations: %w", err)
 	}
-	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(table, "WEBHOOK\tREVISION\tASKED\tREASON")
-	var asked []injectingWebhook
+	r, found := rows{}, injected{Webhooks: []askedWebhook{}, Had: pod.Annotations[annotation.SidecarStatus.Name]}
 	for _, w := range injectingWebhooks(all.Items) {
-		yes, why := inject.Selects(w.hook, namespace.Labels, pod.Labels)
-		if yes {
-			asked = append(asked, w)
+		one := askedWebhook{Webhook: w.of + "/" + w.hook.Name, Revision: w.revision}
+		if one.Asked, one.Reason = inject.Selects(w.hook, namespace.Labels, pod.Labels); one.Asked {
+			one.Decision = c.decision(ctx, w, pod)
+			r.names = append(r.names, one.Webhook)
 		}
-		fmt.Fprintf(table, "%s/%s\t%s\t%v\t%s\n", w.of, w.hook.Name, w.revision, yes, why)
+		found.Webhooks = append(found.Webhooks, one)
 	}
-	if err := table.Flush(); err != nil {
+	r.value, r.table = found, func(out io.Writer, _ bool) error { return found.write(out) }
+	return c.format.write(cmd, r)
+}
+
+// write prints the webhooks, and then the decisions of their injectors.
+func (f injected) write(out io.Writer) error {
+	table, decisions := [][]string{{"WEBHOOK", "REVISION", "ASKED", "REASON"}}, ""
+	for _, w := range f.Webhooks {
+		table = append(table, []string{w.Webhook, w.Revision, strconv.FormatBool(w.Asked), w.Reason})
+		if w.Asked {
+			decisions += "\n" + show.Printable(w.Decision) + "\n"
+		}
+	}
+	if err := show.Table(out, table); err != nil {
 		return err
 	}
-	if len(asked) == 0 {
-		fmt.Fprintln(out, "\nNo webhook is asked: the Pod gets no proxy.")
+	if decisions == "" {
+		decisions = "\nNo webhook is asked: the Pod gets no proxy.\n"
 	}
-	for _, w := range asked {
-		fmt.Fprintf(out, "\n%s\n", c.decision(ctx, w, pod))
+	if f.Had != "" {
+		decisions += "It was given a proxy when it was created: " + show.Printable(f.Had) + "\n"
 	}
-	if was := pod.Annotations[annotation.SidecarStatus.Name]; was != "" {
-		fmt.Fprintf(out, "It was given a proxy when it was created: %s\n", was)
-	}
-	return nil
+	_, err := io.WriteString(out, decisions)
+	return err
 }
 
 // pod reads the Pod, or the Pod template of a Deployment.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,14 +39,14 @@ navarchd's dump (/debug/config_dump?proxyID=NAME.NAMESPACE) has the format of En
 too (--file; its endpoints command wants Envoy's /clusters, its eds command reads the dump). The bootstrap, static resources,
 statistics and whether an endpoint was ejected are known to Envoy alone: ask it with --envoy.`,
 		Example: `  # Routes that navarchd sent to a proxy.
-  navarchctl proxy-config routes web-0.shop
+  navarchctl proxy-config routes web-5d4f8c7b9-aaaaa.shop
 
   # The clusters of one service that an Envoy has.
-  navarchctl pc c --envoy 127.0.0.1:15000 --fqdn catalog.shop.svc.cluster.local
+  navarchctl pc c --envoy 127.0.10.1:15000 --fqdn catalog.shop.svc.cluster.local
 
   # Without a server.
-  curl -s 'localhost:15000/config_dump?include_eds' >dump.json
-  navarchctl pc listeners -f dump.json --port 80`,
+  curl -s '127.0.10.1:15000/config_dump?include_eds' >dump.json
+  navarchctl pc listeners -f dump.json --port 8000`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -58,7 +59,7 @@ statistics and whether an endpoint was ejected are known to Envoy alone: ask it 
 		},
 	}
 	c.source.bind(cmd)
-	c.format.bind(cmd, short, "json", "yaml")
+	c.format.bindRows(cmd)
 	cmd.PersistentFlags().BoolVar(&c.exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
 	for _, k := range kinds {
 		cmd.AddCommand(c.command(k))
@@ -86,13 +87,13 @@ var kinds = []resourceKind{
 	{"listener", []string{"listeners", "l"}, []xds.Type{xds.Listener}, []string{"address", "port", "type"},
 		"a line for each filter chain: which connections it takes (SNI, transport and application protocol, destination, source), and" +
 			" where they go: a cluster, a route configuration, or routes that stand in the listener",
-		"--port 80 --type HTTP"},
+		"--port 8000 --type HTTP"},
 	{"route", []string{"routes", "r"}, []xds.Type{xds.Route}, []string{"name"},
-		"a line for each route: its route configuration, virtual host, domains, what a request must have, and the VirtualService", "--name 80"},
+		"a line for each route: its route configuration, virtual host, domains, what a request must have, and the VirtualService", "--name 8000"},
 	{"endpoint", []string{"endpoints", "ep"}, []xds.Type{xds.Endpoint}, []string{"address", "port", "cluster", "status"},
 		"a line for each endpoint; health that is not stated is HEALTHY, as Envoy reads it. OUTLIER CHECK is known to Envoy alone: FAILED," +
 			" it is ejected; -, it was not asked",
-		"--cluster 'outbound|80||catalog.shop.svc.cluster.local'"},
+		"--cluster 'outbound|8000||catalog.shop.svc.cluster.local'"},
 	{"secret", []string{"secrets", "s"}, []xds.Type{xds.Secret}, nil,
 		"a line for each certificate and revocation list. Certificates of the mesh are between a proxy and its agent: ask the proxy" +
 			" (--envoy); a server has those of Kubernetes Secrets", ""},
@@ -107,8 +108,8 @@ func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 		Aliases: k.aliases,
 		Short:   "Print " + map[bool]string{true: k.shows, false: k.use + "s"}[k.use == "all"],
 		Long:    "Prints " + k.shows + ".",
-		Example: fmt.Sprintf("  navarchctl proxy-config %[1]s web-0.shop %[2]s\n  navarchctl pc %[3]s --envoy 127.0.0.1:15000\n "+
-			" navarchctl pc %[3]s -f dump.json -o yaml",
+		Example: fmt.Sprintf("  navarchctl proxy-config %[1]s web-5d4f8c7b9-aaaaa.shop %[2]s\n"+
+			"  navarchctl pc %[3]s --envoy 127.0.10.1:15000",
 			k.use, k.example, k.aliases[len(k.aliases)-1]),
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.complete,
@@ -117,16 +118,17 @@ func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c.format == short {
-				err = c.tables(cmd.OutOrStdout(), d, k.types)
-			} else {
-				err = c.format.print(cmd.OutOrStdout(), c.selected(d, k.types))
-			}
+			err = c.format.write(cmd, rows{value: c.selected(d, k.types), names: c.names(d, k.types),
+				table: func(w io.Writer, wide bool) error { return c.tables(w, d, k.types, wide) },
+				next:  c.next(d, k.types)})
 			if err == nil && c.exitCode && c.marked(d, k.types) {
 				return errMarked
 			}
 			return err
 		},
+	}
+	if k.use != "extension" { // Envoy's dump has no section of them unless it has some
+		cmd.Example += fmt.Sprintf("\n  navarchctl pc %s -f dump.json -o yaml", k.aliases[len(k.aliases)-1])
 	}
 	c.filters(cmd, k.flags)
 	return cmd
@@ -165,12 +167,39 @@ func chosen(cmd *cobra.Command, into *string, flag, what string, words ...string
 	completes(cmd, flag, words...)
 }
 
-func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type) error {
+// names returns the names of the selected resources.
+func (c *proxyConfig) names(d *dump.Dump, types []xds.Type) (names []string) {
+	for _, t := range types {
+		for _, r := range show.Select(d, t, c.filter) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// next explains the first selected resource, those that were refused before the others; nil: the proxy is not one of a
+// server.
+func (c *proxyConfig) next(d *dump.Dump, types []xds.Type) func(*cobra.Command, output) {
+	var first, failed string
+	for _, t := range types {
+		for _, r := range show.Select(d, t, c.filter) {
+			if first = cmp.Or(first, r.Name); r.Failure != nil {
+				failed = cmp.Or(failed, r.Name)
+			}
+		}
+	}
+	if c.asked == "" || first == "" {
+		return nil
+	}
+	return nextIs("which objects made it", "explain", "--proxy", c.asked, cmp.Or(failed, first))
+}
+
+func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type, wide bool) error {
 	for i, t := range types {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := show.Config(w, d, t, c.filter); err != nil {
+		if err := show.Config(w, d, t, c.filter, wide); err != nil {
 			return err
 		}
 	}

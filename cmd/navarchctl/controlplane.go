@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 const (
 	defaultServer = "127.0.0.1:8080"
+	serverEnv     = "NAVARCH_SERVER" // environment variable for another default
 	debugPages    = "navarchd's debug pages"
 )
 
@@ -47,6 +49,9 @@ func (c *controlPlane) bind(f *pflag.FlagSet) {
 // bindAt adds the flags of a command for another interface than the debug pages. fallback is its address without a
 // kubeconfig.
 func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
+	if fallback == defaultServer {
+		fallback = cmp.Or(os.Getenv(serverEnv), fallback)
+	}
 	c.fallback = fallback
 	f.StringVar(&c.server, "server", "", "Address of "+what+
 		" (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+fallback+").")
@@ -64,10 +69,20 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
 		return c.found, nil
 	}
+	if o := openedOf(ctx); o != nil {
+		c.where, c.found = "the processes of the report "+o.file, o.pages(c.everyRole)
+		if len(c.found) == 0 {
+			return nil, fmt.Errorf("no process of the report %s serves proxies", o.file)
+		}
+		return c.found, nil
+	}
 	if c.server != "" || !c.cluster.Given() {
 		c.where = cmp.Or(c.server, c.fallback)
 		by, roles := "--server", " with role xds"
-		if c.server == "" {
+		switch {
+		case c.server == "" && c.fallback == os.Getenv(serverEnv):
+			by = serverEnv
+		case c.server == "":
 			by = "the default of --server, since no kubeconfig is at " + strings.Join(cluster.Kubeconfigs(), ", ")
 		}
 		if c.everyRole {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,11 +33,11 @@ a file with an Envoy core.v3 Node beside a folder of configuration (--config-dir
 
 With -o json, an answer is a list of {type, message, name, version, specs, secret}: specs are the parts of the resource, each
 {builder: what it is, inputs: [{field: what it is, from: object|proxy|plan, values}]}.`,
-		Example: `  navarchctl explain --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
-  navarchctl explain --server 127.0.0.1:8080 --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
+		Example: `  navarchctl explain --proxy web-5d4f8c7b9-aaaaa.shop 'outbound|8000||catalog.shop.svc.cluster.local'
+  navarchctl explain --server 127.0.0.1:8080 --proxy web-5d4f8c7b9-aaaaa.shop 'outbound|8000||catalog.shop.svc.cluster.local'
 
   # Which VirtualServices made a route configuration.
-  navarchctl explain --server 127.0.0.1:8080 --proxy web-0 -n shop 80
+  navarchctl explain --proxy web-5d4f8c7b9-aaaaa -n shop 8000 -o name
 
   # Without a server.
   navarchctl explain --config-dir deploy/demo/shop --proxy deploy/demo/node.json 'outbound|8000||catalog.shop.svc.cluster.local'`,
@@ -46,24 +47,22 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 			if err != nil {
 				return err
 			}
-			if format != short {
-				return format.print(cmd.OutOrStdout(), found)
+			r := rows{value: found, names: explainObjects(found),
+				table: func(w io.Writer, _ bool) error { return explainTable(w, found) }}
+			if from.configDir == "" && len(found) > 0 && xds.ParseNoun(found[0].Type) != xds.Unknown {
+				r.next = nextIs("the resource itself", "proxy-config", found[0].Type, at.asked, "-o", "yaml")
 			}
-			return explainTable(cmd.OutOrStdout(), found)
+			return format.write(cmd, r)
 		},
 	}
 	from.bind(cmd)
 	at.controlPlane.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME without one.")
-	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if from.configDir != "" {
-			return nil, cobra.ShellCompDirectiveDefault // completes a file name
-		}
-		return at.complete(cmd, nil, begun)
-	}); err != nil {
-		panic(err) // the flag was not bound
-	}
-	format.bind(cmd, short, "json", "yaml")
+	completesBy(cmd, "proxy", at.proxiesOrFiles(&from))
+	cmd.ValidArgsFunction = offerFirst(func(ctx context.Context, _ *cobra.Command, _ []string) ([]string, error) {
+		return at.resourcesOf(ctx, from.proxy)
+	})
+	format.bindRows(cmd)
 	return cmd
 }
 
@@ -80,6 +79,7 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 		if err != nil {
 			return nil, err
 		}
+		at.asked = proxy
 		query := url.Values{"proxyID": {proxy}, "resource": {name}}
 		err = at.readFirst(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
 		return found, err
@@ -93,6 +93,25 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 		return nil, fmt.Errorf("the proxy has no resource %q", name)
 	}
 	return found, nil
+}
+
+// explainObjects returns the names of the objects that made the resources.
+func explainObjects(found []inspect.Explanation) (names []string) {
+	for _, e := range found {
+		if e.Secret != nil {
+			names = append(names, objectName(e.Secret.Object))
+		}
+		for _, made := range e.Specs {
+			for _, input := range made.Inputs {
+				for _, v := range input.Values {
+					if of := strings.Fields(v); input.From == inspect.FromObject && len(of) > 1 {
+						names = append(names, objectName(of[0]+" "+of[1]))
+					}
+				}
+			}
+		}
+	}
+	return names
 }
 
 // groups are the headings of a part's inputs.

@@ -13,10 +13,15 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"navarch.io/navarch/cmd/navarchctl/progress"
 )
 
 // patience bounds the request for one page.
 const patience = 30 * time.Second
+
+// plain is the client for addresses that are reached without a cluster.
+var plain = &http.Client{Transport: progress.Transport(http.DefaultTransport)}
 
 // page is an address that is queried over HTTP.
 type page struct {
@@ -56,6 +61,11 @@ func (p page) get(ctx context.Context, path string) ([]byte, error) {
 // ask sends a request, with a token unless it is empty. Errors name the address, the flag that it came from, and the
 // response. statusError: the status is neither 200 nor 202.
 func (p page) ask(ctx context.Context, method, path, token string, content []byte) ([]byte, error) {
+	return p.within(ctx, patience, method, path, token, content)
+}
+
+// within is ask with a time of its own.
+func (p page) within(ctx context.Context, patience time.Duration, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -69,7 +79,7 @@ func (p page) ask(ctx context.Context, method, path, token string, content []byt
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := cmp.Or(p.client, http.DefaultClient).Do(req)
+	res, err := cmp.Or(p.client, plain).Do(req)
 	if err != nil {
 		return nil, p.unreachable(err)
 	}

@@ -26,6 +26,7 @@ type fleetFlags struct {
 	sort     string
 	limit    int
 	watch    bool
+	recorded bool
 }
 
 // wheres are the keys of --where.
@@ -40,12 +41,17 @@ func (f *fleetFlags) bind(cmd *cobra.Command) {
 		"Order: "+strings.Join(fleetapi.Orders, ", ")+" (since: longest out of sync first).")
 	cmd.Flags().IntVar(&f.limit, "limit", fleetapi.DefaultLimit, "The most proxies that are listed; 0: sums only.")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "Print again every two seconds.")
+	cmd.Flags().BoolVar(&f.recorded, "recorded", false,
+		"Only the sums that each replica recorded last, with their age: no replica is asked for its proxies.")
+	for _, name := range []string{"where", "selector", "sort", "limit"} {
+		cmd.MarkFlagsMutuallyExclusive("recorded", name)
+	}
 	completes(cmd, "sort", fleetapi.Orders...)
 }
 
 // used reports whether a flag is set that only the API knows.
 func (f *fleetFlags) used(cmd *cobra.Command) bool {
-	return slices.ContainsFunc([]string{"where", "selector", "sort", "limit", "watch"}, cmd.Flags().Changed)
+	return slices.ContainsFunc([]string{"where", "selector", "sort", "limit", "watch", "recorded"}, cmd.Flags().Changed)
 }
 
 // query returns the parameters of the API. Errors name flags.
@@ -93,16 +99,15 @@ func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (
 		if slices.ContainsFunc(answer.Partial, func(m fleetapi.Missing) bool { return m.Unable }) && len(t.found) > 1 && !f.used(cmd) {
 			return 0, errAskEach
 		}
-		if format == short {
-			err = fleetTable(cmd.OutOrStdout(), answer, f)
-		} else {
-			err = format.print(cmd.OutOrStdout(), answer)
-		}
+		r := rows{value: answer, names: proxyNames(answer.Items),
+			table: func(w io.Writer, wide bool) error { return fleetTable(w, answer, wide) }}
+		err = format.write(cmd, r)
 		if err == nil {
 			err = t.warnOfMissing(cmd.ErrOrStderr(), answer.Partial)
 		}
-		if err == nil && format == short && !f.watch {
+		if err == nil && format.forPeople() && !f.watch {
 			err = t.warnOfRemovals(cmd)
+			fleetNext(cmd, answer, f, format)
 		}
 		if err != nil || !f.watch {
 			return answer.Sums.Total.Refusing, err
@@ -133,7 +138,7 @@ func paused(ctx context.Context, d time.Duration) bool {
 func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	var all []string
 	for _, m := range partial {
-		all = append(all, m.Replica+" ("+m.Reason+")")
+		all = append(all, m.Replica+" ("+m.Reason+lastWords(m.Last)+")")
 	}
 	all = append(all, t.missing...)
 	if len(all) == 0 {
@@ -144,9 +149,45 @@ func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	return err
 }
 
+// proxyNames returns the names of proxies.
+func proxyNames(all []fleetapi.Proxy) (names []string) {
+	for i := range all {
+		names = append(names, all[i].Proxy)
+	}
+	return names
+}
+
 // fleetTable prints sums, and then the proxies of the window.
-func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags) error {
-	c := a.Sums.Total
+func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error {
+	if err := sumsTable(w, a.Sums); err != nil {
+		return err
+	}
+	if len(a.Items) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	rows := [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD", "REPLICA"}}
+	if wide {
+		rows[0] = append(rows[0], "STATE", "VERSION", "ZONE", "CONNECTED", "NODE")
+	}
+	for i := range a.Items {
+		rows = append(rows, proxyRow(&a.Items[i], wide))
+	}
+	if err := show.Table(w, rows); err != nil {
+		return err
+	}
+	if more := a.Sums.Total.Connected() - len(a.Items); a.Next != "" && more > 0 {
+		_, err := fmt.Fprintf(w, "\n%s more proxies are not listed (--limit, --where, --selector)\n", thousands(more))
+		return err
+	}
+	return nil
+}
+
+// sumsTable prints sums: in all, and by each property with more than one value.
+func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
+	c := sums.Total
 	line := fmt.Sprintf("%s proxies: %s in sync, %s behind, %s refusing",
 		thousands(c.Connected()), thousands(c.InSync), thousands(c.Behind), thousands(c.Refusing))
 	if c.Gone > 0 {
@@ -159,28 +200,13 @@ func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags) e
 	for _, by := range []struct {
 		name   string
 		counts map[string]fleetapi.Counts
-	}{{"replica", a.Sums.Replicas}, {"version", a.Sums.Versions}, {"zone", a.Sums.Zones}, {"namespace", a.Sums.Namespaces}} {
+	}{{"replica", sums.Replicas}, {"version", sums.Versions}, {"zone", sums.Zones}, {"namespace", sums.Namespaces}} {
 		rows = append(rows, sumRows(by.name, by.counts)...)
 	}
-	if len(rows) > 1 {
-		if err := show.Table(w, rows); err != nil {
-			return err
-		}
-	}
-	if len(a.Items) == 0 {
+	if len(rows) == 1 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	rows = [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD", "REPLICA"}}
-	for i := range a.Items {
-		rows = append(rows, proxyRow(&a.Items[i]))
-	}
-	if err := show.Table(w, rows); err != nil {
-		return err
-	}
-	return fleetNotes(w, a, f)
+	return show.Table(w, rows)
 }
 
 // mostSums bounds the values that are printed of one property.
@@ -216,32 +242,32 @@ func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
 }
 
 // proxyRow returns the row of one proxy.
-func proxyRow(p *fleetapi.Proxy) []string {
+func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	row := []string{show.Printable(p.Proxy), show.Printable(p.Cluster)}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
 		row = append(row, cmp.Or(p.Types[t.Noun()], "NOT SENT"))
 	}
-	return append(row, strconv.FormatInt(p.Revision, 10), strconv.Itoa(p.Refused), strconv.Itoa(p.Withheld), show.Printable(p.Replica))
+	row = append(row, strconv.FormatInt(p.Revision, 10), strconv.Itoa(p.Refused), strconv.Itoa(p.Withheld), show.Printable(p.Replica))
+	if wide {
+		row = append(row, p.State, cmp.Or(p.Version, "-"), cmp.Or(p.Zone, "-"), p.Connected.UTC().Format(time.RFC3339), p.Node)
+	}
+	return row
 }
 
-// fleetNotes prints the number of unlisted proxies, and the commands that go on from here.
-func fleetNotes(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags) error {
-	c, lines := a.Sums.Total, []string{}
-	if more := c.Connected() - len(a.Items); a.Next != "" && more > 0 {
-		lines = append(lines, fmt.Sprintf("%s more proxies are not listed (--limit, --where, --selector)", thousands(more)))
+// fleetNext prints the command that says most about the proxies that are not in sync.
+func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
+	c := a.Sums.Total
+	bad := slices.IndexFunc(a.Items, func(p fleetapi.Proxy) bool { return p.Refused+p.Withheld > 0 })
+	switch states := slices.ContainsFunc(f.where, func(pair string) bool { return strings.HasPrefix(pair, "state=") }); {
+	case bad >= 0:
+		goesOn(cmd, format, "what it refused, or what is withheld from it", "proxy-status", a.Items[bad].Proxy)
+	case c.Refusing > 0:
+		goesOn(cmd, format, "the proxies that refuse something", "proxy-status", "--where", "state=refusing")
+	case c.Behind > 0 && !states:
+		goesOn(cmd, format, "the proxies that are behind, the longest first", "proxy-status", "--where", "state=behind", "--sort", "since")
+	default:
+		goesOn(cmd, format, "what is wrong with the configuration", "problems")
 	}
-	if c.Refusing > 0 {
-		lines = append(lines, fmt.Sprintf("%s of %s proxies refused something, or something is withheld from them: %s",
-			thousands(c.Refusing), thousands(c.Connected()), "navarchctl proxy-status NAME.NAMESPACE says what"))
-	}
-	if c.Behind > 0 && !slices.ContainsFunc(f.where, func(pair string) bool { return strings.HasPrefix(pair, "state=") }) {
-		lines = append(lines, "Proxies that are behind, the longest first: navarchctl proxy-status --where state=behind --sort since")
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	_, err := fmt.Fprintln(w, "\n"+strings.Join(lines, "\n"))
-	return err
 }
 
 // thousands formats a number with commas.

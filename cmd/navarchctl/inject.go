@@ -40,8 +40,9 @@ type injector struct {
 func injectCommand() *cobra.Command {
 	i := &injector{}
 	cmd := &cobra.Command{
-		Use:   "inject -f FILE",
-		Short: "Put proxies into the Pods of manifests, as the webhook would, without asking it",
+		Use:     "inject -f FILE",
+		Aliases: []string{"kube-inject"},
+		Short:   "Put proxies into the Pods of manifests, as the webhook would, without asking it",
 		Long: `inject reads manifests: Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs,
 DeploymentConfigs, Lists of these, in any number of documents. It prints them with their proxies; whatever else is in the file is
 printed as it is. The reasons why Pods of a manifest get no proxy go to standard error.
@@ -186,7 +187,7 @@ func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	}
 	n := normal.New(normal.Options{SystemNamespace: i.systemNamespace, Revision: i.revision})
 	mesh := n.ParseMesh(&object.Object{ID: n.MeshID(), JSON: js})
-	report(i.warnings, mesh.Problems)
+	reportProblems(i.warnings, mesh.Problems)
 	if mesh.Config == nil {
 		return nil, errors.New("the mesh configuration cannot be read")
 	}

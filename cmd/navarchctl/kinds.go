@@ -19,6 +19,8 @@ type kindName struct{ group, kind string }
 const (
 	networking = "networking.istio.io"
 	security   = "security.istio.io"
+	telemetry  = "telemetry.istio.io"
+	extensions = "extensions.istio.io"
 	gatewayAPI = "gateway.networking.k8s.io"
 )
 
@@ -36,8 +38,8 @@ var kindNames = map[string]kindName{
 	"ap":                 {security, "AuthorizationPolicy"},
 	"peerauthentication": {security, "PeerAuthentication"}, "pa": {security, "PeerAuthentication"},
 	"requestauthentication": {security, "RequestAuthentication"}, "ra": {security, "RequestAuthentication"},
-	"telemetry": {"telemetry.istio.io", "Telemetry"}, "telemetrie": {"telemetry.istio.io", "Telemetry"},
-	"wasmplugin": {"extensions.istio.io", "WasmPlugin"},
+	"telemetry": {telemetry, "Telemetry"}, "telemetrie": {telemetry, "Telemetry"},
+	"wasmplugin": {extensions, "WasmPlugin"},
 	"httproute":  {gatewayAPI, "HTTPRoute"}, "grpcroute": {gatewayAPI, "GRPCRoute"}, "tcproute": {gatewayAPI, "TCPRoute"},
 	"tlsroute": {gatewayAPI, "TLSRoute"}, "referencegrant": {gatewayAPI, "ReferenceGrant"},
 	"service": {"", "Service"}, "svc": {"", "Service"}, "endpointslice": {"discovery.k8s.io", "EndpointSlice"},
@@ -51,6 +53,16 @@ func (k kindName) configures() bool {
 		}
 	}
 	return k == kindName{gatewayAPI, "Gateway"}
+}
+
+// named reports whether the kind's name is one of the configuration, whatever its group.
+func (k kindName) named() bool {
+	for _, known := range kindNames {
+		if k.kind == known.kind {
+			return true
+		}
+	}
+	return false
 }
 
 // parseKind returns the kind of a word: a name, a plural or a short name, in any case, or KIND.GROUP.
@@ -75,12 +87,27 @@ func parseKind(word string) (kindName, error) {
 // object has a namespace. Errors name the group and the kind.
 func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	version, namespace, name string) (path string, namespaced bool, err error) {
-	base := "/api/v1"
+	base, r, err := k.resource(ctx, in, version)
+	switch {
+	case err != nil:
+		return "", false, err
+	case r == nil:
+		return "", false, fmt.Errorf("kind %s of %s: the API server of %s does not have it", k.kind, base, in)
+	case r.Namespaced:
+		base += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return base + "/" + r.Name + "/" + url.PathEscape(name), r.Namespaced, nil
+}
+
+// resource returns the path of the group and the resource of the kind; nil: the API server does not have it. Without a
+// version it is the preferred one. Errors name the group.
+func (k kindName) resource(ctx context.Context, in *cluster.Cluster, version string) (base string, r *metav1.APIResource, err error) {
+	base = "/api/v1"
 	if k.group != "" {
 		if version == "" {
 			var group metav1.APIGroup
 			if err := in.API.Do(ctx, http.MethodGet, "/apis/"+url.PathEscape(k.group), nil, &group); err != nil {
-				return "", false, fmt.Errorf("group %s, by %s: %w", k.group, in, err)
+				return "", nil, fmt.Errorf("group %s, by %s: %w", k.group, in, err)
 			}
 			version = group.PreferredVersion.Version
 		}
@@ -88,16 +115,12 @@ func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	}
 	var resources metav1.APIResourceList
 	if err := in.API.Do(ctx, http.MethodGet, base, nil, &resources); err != nil {
-		return "", false, fmt.Errorf("kinds of %s, by %s: %w", cmp.Or(k.group, "the core API"), in, err)
+		return "", nil, fmt.Errorf("kinds of %s, by %s: %w", cmp.Or(k.group, "the core API"), in, err)
 	}
-	for _, r := range resources.APIResources {
-		if r.Kind != k.kind || strings.Contains(r.Name, "/") {
-			continue
+	for i := range resources.APIResources {
+		if one := &resources.APIResources[i]; one.Kind == k.kind && !strings.Contains(one.Name, "/") {
+			return base, one, nil
 		}
-		if r.Namespaced {
-			base += "/namespaces/" + url.PathEscape(namespace)
-		}
-		return base + "/" + r.Name + "/" + url.PathEscape(name), r.Namespaced, nil
 	}
-	return "", false, fmt.Errorf("kind %s of %s: the API server of %s does not have it", k.kind, base, in)
+	return base, nil, nil
 }

@@ -23,7 +23,7 @@ func leaderCommand() *cobra.Command {
 		Short: "Say which process leads the ingesters of each revision, and how far it is",
 		Long: `The leader of a revision reads the cluster and writes its configuration to etcd. STORED says whether all that it has read is stored. CONFIRMED says how
 long ago the API server confirmed that nothing was missing; up to two minutes are usual where little changes. WRITES says whether this leader also writes to
-Kubernetes; that is true of the leader of the promoted revision, and of no other. Exit code 1: no process leads.`,
+Kubernetes; that is true of the leader of the promoted revision, and of no other.`,
 		Example: `  navarchctl leader
   navarchctl leader --revision canary -o json`,
 		Args: cobra.NoArgs,
@@ -39,11 +39,12 @@ Kubernetes; that is true of the leader of the promoted revision, and of no other
 					leaders = append(leaders, *a.value)
 				}
 			}
-			if format != short {
-				err = format.print(cmd.OutOrStdout(), leaders)
-			} else {
-				err = leaderTable(cmd.OutOrStdout(), leaders, time.Now())
+			r := rows{value: leaders, table: func(w io.Writer, _ bool) error { return leaderTable(w, leaders, now(cmd.Context())) },
+				next: nextIs("examine the whole control plane", "check")}
+			for _, l := range leaders {
+				r.names = append(r.names, l.Name)
 			}
+			err = format.write(cmd, r)
 			if err == nil && len(leaders) == 0 {
 				err = errors.New("no process leads: changes of the configuration reach no proxy; the logs of the processes with role ingest say why")
 			}
@@ -51,7 +52,7 @@ Kubernetes; that is true of the leader of the promoted revision, and of no other
 		},
 	}
 	at.bind(cmd.Flags())
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 

@@ -64,11 +64,11 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 			if len(said) == 0 {
 				return failed
 			}
-			if format != short {
-				err = format.print(cmd.OutOrStdout(), levelRows(said))
-			} else {
-				err = writeLevels(cmd.OutOrStdout(), said)
+			r := rowsOfLevels(said)
+			if levels != "" {
+				r.next = nextIs("the levels of the start again", slices.Concat([]string{"log"}, args, []string{"--reset"})...)
 			}
+			err = format.write(cmd, r)
 			if len(changes) == 0 && failed != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", failed)
 				failed = nil
@@ -82,8 +82,28 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 	cmd.Flags().BoolVar(&reset, "reset", false, "Set all scopes to the levels that the process started with.")
 	cmd.Flags().IntVar(&port, "ctrlz-port", controlZPort, "Port of --ctrlz-addr of navarchd.")
 	cmd.MarkFlagsMutuallyExclusive("level", "reset")
-	format.bind(cmd, short, "json", "yaml")
+	cmd.ValidArgsFunction = offerFirst(at.podNames)
+	format.bindRows(cmd)
 	return cmd
+}
+
+// rowsOfLevels returns the levels for all formats.
+func rowsOfLevels(said []levelled) rows {
+	r := rows{value: levelRows(said), table: func(w io.Writer, _ bool) error { return writeLevels(w, said) }}
+	for _, l := range levelRows(said) {
+		r.names = append(r.names, l.Scope)
+	}
+	return r
+}
+
+// podNames lists the Pods of the control plane.
+func (c *controlPlane) podNames(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
+	defer c.close()
+	_, err = c.pages(ctx)
+	for _, pod := range c.pods {
+		names = append(names, pod.Name)
+	}
+	return names, err
 }
 
 // levelChanges parses --level and --reset. The error names the invalid part.

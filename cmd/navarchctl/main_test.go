@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,9 +24,15 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"navarchctl":
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata",
-		Cmds:          map[string]func(ts *testscript.TestScript, neg bool, args []string){"rendered": rendered, "serve": serve, "issuer": issuer},
+		Dir: "testdata",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"rendered": rendered, "serve": serve, "issuer": issuer, "next": next},
 		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			example, err := filepath.Abs(exampleOfCompare)
+			env.Setenv("EXAMPLE", example)
+			return err
+		},
 	})
 }
 
@@ -88,6 +95,7 @@ func TestExamplesRun(t *testing.T) {
 	walk = func(cmd *cobra.Command) {
 		for line := range strings.Lines(cmd.Example) {
 			line, isCommand := strings.CutPrefix(strings.TrimSpace(line), "navarchctl ")
+			line = strings.ReplaceAll(line, "app in (web, reviews)", "app=web")
 			if !isCommand || !strings.Contains(line, "--config-dir") && !strings.HasPrefix(line, "analyze -f deploy/demo") {
 				continue
 			}
@@ -108,6 +116,22 @@ func TestExamplesRun(t *testing.T) {
 	walk(root())
 	if ran < 3 {
 		t.Errorf("%d examples were run", ran)
+	}
+}
+
+// next checks that the last line of stderr is the next command, and that navarchctl accepts it: `next COMMAND`, the
+// first word of the command. `! next`: no line is a next command.
+func next(ts *testscript.TestScript, neg bool, args []string) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stderr")), "\n")
+	line, is := strings.CutPrefix(lines[len(lines)-1], "next: navarchctl ")
+	switch {
+	case neg && strings.Contains(ts.ReadFile("stderr"), "next: "):
+		ts.Fatalf("there is a next command")
+	case neg:
+	case !is || len(args) != 1 || !strings.HasPrefix(line, args[0]+" "):
+		ts.Fatalf("the last line is %q", lines[len(lines)-1])
+	default:
+		ts.Check(takes(line))
 	}
 }
 

@@ -46,7 +46,7 @@ func migrateValuesCommand() *cobra.Command {
   no effect  nobody would miss it
 
 With -o yaml the output is a file of values for Navarch's chart, with what is acted on. All other settings are listed on standard error. -o json lists all
-settings. Exit code 1: there are settings to decide or reported; the output is complete all the same.
+settings.
 
 deploy/docs/migration.md has the whole table.`,
 		Example: `  navarchctl migrate values istiod-values.yaml
@@ -65,21 +65,21 @@ deploy/docs/migration.md has the whole table.`,
 			if err != nil {
 				return err
 			}
-			switch format {
-			case short:
-				err = settingsTable(cmd.OutOrStdout(), all)
-			case "yaml":
-				err = writeValues(cmd, format, all)
-			default:
-				err = format.print(cmd.OutOrStdout(), all)
+			if format == "yaml" {
+				return cmp.Or(writeValues(cmd, format, all), unsettled(all))
 			}
-			return cmp.Or(err, unsettled(all))
+			r := rows{value: all, table: func(w io.Writer, wide bool) error { return settingsTable(w, all, wide) },
+				next: nextIs("whether the cluster is ready for the chart", "check", "--pre")}
+			for _, s := range all {
+				r.names = append(r.names, s.Key)
+			}
+			return cmp.Or(format.write(cmd, r), unsettled(all))
 		},
 	}
 	in.Bind(cmd.Flags())
 	cmd.Flags().BoolVar(&fromCluster, "cluster", false, "Read the istiod that runs.")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "The FILE, as for helm; - is standard input.")
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
@@ -105,13 +105,18 @@ func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error
 		return nil
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "These settings are not among the values:")
-	return settingsTable(cmd.ErrOrStderr(), rest)
+	return settingsTable(cmd.ErrOrStderr(), rest, false)
 }
 
-func settingsTable(w io.Writer, all []migrate.Setting) error {
+// settingsTable prints settings; wide, with their whole values.
+func settingsTable(w io.Writer, all []migrate.Setting, wide bool) error {
 	rows := [][]string{{"SORT", "KEY", "VALUE", "EFFECT", "HERE"}}
 	for _, s := range all {
-		rows = append(rows, []string{string(s.Sort), s.Key, brief(s.Value), string(s.Effect), s.Here})
+		value := s.Value
+		if !wide {
+			value = brief(value)
+		}
+		rows = append(rows, []string{string(s.Sort), s.Key, value, string(s.Effect), s.Here})
 	}
 	return show.Table(w, rows)
 }

@@ -183,8 +183,8 @@ func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
 	return parsed, nil
 }
 
-// report prints one problem per line.
-func report(w io.Writer, problems []object.Problem) {
+// reportProblems prints one problem per line.
+func reportProblems(w io.Writer, problems []object.Problem) {
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
 	}

@@ -24,7 +24,7 @@ listeners, heads of route configurations, virtual hosts, configurations of filte
 each of which counts for its own proxies, it is the largest count. A patch with 0 has found nothing, or only what was like that before.
 Clusters and listeners that a patch removes as a whole are not counted (-).`,
 		Example: `  navarchctl patches
-  navarchctl patches --server 127.0.0.1:8080 -o json`,
+  navarchctl patches -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			defer at.close()
@@ -37,14 +37,16 @@ Clusters and listeners that a patch removes as a whole are not counted (-).`,
 				lists = append(lists, a.value)
 			}
 			all := joinedPatches(lists)
-			if format != short {
-				return format.print(cmd.OutOrStdout(), all)
+			r := rows{value: all, table: func(w io.Writer, _ bool) error { return patchesTable(w, all) },
+				next: nextIs("why a patch has no effect", "problems")}
+			for _, p := range all {
+				r.names = append(r.names, objectName(p.Object))
 			}
-			return patchesTable(cmd.OutOrStdout(), all)
+			return format.write(cmd, r)
 		},
 	}
 	at.bind(cmd.Flags())
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 

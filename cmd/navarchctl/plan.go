@@ -5,54 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/navarchctl/analyze"
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/preview"
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/source/files"
-)
-
-// Exit codes of plan: 0 nothing changes, 1 error.
-const (
-	exitChanges = 2 // something changes
-	exitRisk    = 3 // a risk at or above --fail-on
-	exitPartial = 4 // only a part of the fleet answered
 )
 
 // planning has the flags of plan.
 type planning struct {
 	at      controlPlane
 	from    offline
-	file    string
+	files   []string
 	remove  bool
+	prune   string
 	proxies []string // files of nodes
 	nodes   string   // a file of several nodes
 	failOn  string
 	raw     bool
+	envoy   string // path of an Envoy that validates
 	format  output
 }
 
 func planCommand() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE|DIR|- [--delete] [--config-dir DIR --proxy NODE.json...|--nodes FILE]",
+		Use:   "plan -f FILE|DIR|- [--delete|--prune SELECTOR] [--config-dir DIR --proxy NODE.json...|--nodes FILE]",
 		Short: "Print which proxies would get something else if objects were applied",
 		Long: `Compares the configuration of the proxies now with the configuration that they would get if the objects in FILE were
-applied or, with --delete, deleted. Nothing is applied. The replicas of the control plane plan for their own proxies. With --config-dir
-no server is asked: the folder is the configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of
-many YAML documents).
+applied or, with --delete, deleted. With --prune, the objects in FILE are all that is left of the objects under a selector: of a
+running mesh those of Istio's kinds, which are read from the API server, with --config-dir those of any kind.
 
-Of a running mesh, objects of Istio alone can be planned. Private keys are not opened: a proxy is sent a changed Secret later.
+Nothing is applied. The replicas of the control plane plan for their own proxies. With --config-dir no server is asked: the folder is the
+configuration now, and the proxies are Envoy core.v3 Nodes (--proxy, or --nodes for a file of many YAML documents).
 
-Exit codes: 0 nothing changes, 1 error or a refused object, 2 something changes, 3 a risk at or above --fail-on, 4 only some replicas
-answered.`,
+Of a running mesh, objects of Istio alone can be planned. Private keys are not opened: a proxy is sent a changed Secret later.`,
 		Example: `  # What a changed route does, before it is applied.
   navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete --config-dir deploy/demo/shop --proxy deploy/demo/node.json
+
+  # The file has all that is to be left with a label: which proxies notice if the rest goes?
+  navarchctl plan -f deploy/demo/shop/web.yaml --prune 'app in (web, reviews)' --config-dir deploy/demo/shop --proxy deploy/demo/node.json
+
+  # For a code scanner, in a pipeline.
+  navarchctl plan -f deploy/demo/shop --config-dir deploy/demo/shop --proxy deploy/demo/node.json -o sarif >plan.sarif
 
   # The same for the running mesh, as JSON.
   navarchctl plan -f deploy/demo/shop/reviews-routes.yaml --delete -o json`,
@@ -61,18 +60,21 @@ answered.`,
 	}
 	f := cmd.Flags()
 	p.at.bind(f)
-	f.StringVarP(&p.file, "filename", "f", "", "File or folder of the objects; - is the standard input.")
+	f.StringArrayVarP(&p.files, "filename", "f", nil, "File or folder of the objects; - is the standard input. May be repeated.")
 	f.BoolVar(&p.remove, "delete", false, "The objects are deleted.")
+	f.StringVar(&p.prune, "prune", "", "Objects whose labels match this selector are deleted, except those of -f: as app=web,tier!=cache.")
+	cmd.MarkFlagsMutuallyExclusive("delete", "prune")
 	f.StringVar(&p.from.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML that is the configuration now; without a server.")
 	f.StringArrayVar(&p.proxies, "proxy", nil, "With --config-dir, a file of an Envoy core.v3 Node; may be repeated.")
 	f.StringVar(&p.nodes, "nodes", "", "With --config-dir, a file of Envoy core.v3 Nodes as YAML documents.")
 	f.StringVar(&p.from.cluster, "cluster-id", "Kubernetes", "With --config-dir, the name of the cluster that the configuration is of.")
 	f.StringVar(&p.from.domain, "domain", "cluster.local", "With --config-dir, the DNS domain of the cluster.")
+	f.StringVar(&p.envoy, "envoy", "", "Path of an Envoy that validates the configuration of the affected proxies, as risk NP602.")
 	f.BoolVar(&p.raw, "raw", false, "List every resource that differs.")
 	f.Var(&choice{&p.failOn, "level", []string{"high", "medium", "any"}}, "fail-on",
 		"Exit with 3 for a risk of this level or above: high, medium, any.")
 	completes(cmd, "fail-on", "high", "medium", "any")
-	p.format.bind(cmd, "text", "json", "markdown")
+	p.format.bind(cmd, text, "json", "yaml", nameFormat, "markdown", "sarif")
 	if err := cmd.MarkFlagRequired("filename"); err != nil {
 		panic(err) // the flag was not bound
 	}
@@ -82,28 +84,57 @@ answered.`,
 // run plans and prints. The error has the exit code.
 func (p *planning) run(cmd *cobra.Command) error {
 	defer p.at.close()
-	objects, err := p.objects(cmd.InOrStdin())
+	if cmd.Flags().Changed("prune") && strings.TrimSpace(p.prune) == "" {
+		return errors.New("--prune: " + errAll.Error())
+	}
+	c, err := p.read(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	r, err := p.report(cmd.Context(), objects, cmd.ErrOrStderr())
+	r, err := p.report(cmd.Context(), &c, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	change := show.ChangeOf(r, p.raw)
-	switch p.format {
-	case "json":
-		err = p.format.print(cmd.OutOrStdout(), r)
-	case "markdown":
-		err = change.Markdown(cmd.OutOrStdout())
-	default:
-		warnings(cmd.ErrOrStderr(), r)
-		err = change.Text(cmd.OutOrStdout())
+	if p.envoy != "" {
+		if err := validated(cmd.Context(), p.envoy, r, cmd.ErrOrStderr()); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := p.print(cmd, r, c); err != nil {
 		return err
 	}
 	return outcomeOf(r, p.failOn)
+}
+
+// print prints a report in the format.
+func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error {
+	w, shown := cmd.OutOrStdout(), show.ChangeOf(r, p.raw)
+	switch p.format {
+	case "markdown":
+		return shown.Markdown(w)
+	case "sarif":
+		return analyze.WriteSARIFOf(w, "navarchctl plan", riskTitle, planFindings(r, c))
+	}
+	result := rows{value: r, table: func(w io.Writer, _ bool) error {
+		warnings(cmd.ErrOrStderr(), r)
+		return shown.Text(w)
+	}}
+	for _, o := range r.Objects {
+		if o.Act != preview.Unchanged {
+			result.names = append(result.names, objectName(o.Object))
+		}
+	}
+	var from []string
+	for _, file := range p.files {
+		from = append(from, "-f", file)
+	}
+	switch {
+	case r.Refused() || p.from.configDir != "":
+		result.next = nextIs("what is wrong with the objects by themselves", append([]string{"analyze"}, from...)...)
+	case !p.remove && p.prune == "":
+		result.next = nextIs("apply them, until all proxies have them", append(append([]string{"apply"}, from...), "--wait")...)
+	}
+	return p.format.write(cmd, result)
 }
 
 // warnings prints what is said of objects that are not refused.
@@ -118,66 +149,39 @@ func warnings(w io.Writer, r *preview.Report) {
 }
 
 // report asks the replicas, or plans offline.
-func (p *planning) report(ctx context.Context, objects []*object.Object, warnings io.Writer) (*preview.Report, error) {
+func (p *planning) report(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	if p.from.configDir == "" {
 		if len(p.proxies) > 0 || p.nodes != "" {
 			return nil, errors.New("--proxy and --nodes go with --config-dir: the replicas know their own proxies")
 		}
-		return p.live(ctx, objects, warnings)
+		return p.live(ctx, c, warnings)
 	}
 	if p.at.stated() {
 		return nil, errors.New("--config-dir goes without --server, --kubeconfig and --context")
 	}
-	return p.offline(ctx, objects, warnings)
+	return p.offline(ctx, c, warnings)
 }
 
-// objects reads the objects of -f. The error names the first object that cannot be read, or that is named twice.
-func (p *planning) objects(stdin io.Reader) ([]*object.Object, error) {
-	events, err := readObjects(p.file, stdin)
-	if err != nil {
-		return nil, fmt.Errorf("-f: %w", err)
-	}
-	var all []*object.Object
+// change has the objects to plan: some are applied, others deleted.
+type change struct {
+	put, removed []*object.Object
+	pruned       bool // the removed objects are those of --prune
+}
+
+// read reads the objects of -f. The error names the first object that cannot be read, or that is named twice.
+func (p *planning) read(stdin io.Reader) (c change, err error) {
+	all, err := readObjects(p.files, stdin)
 	seen := map[object.ID]string{}
-	for _, e := range events {
-		switch {
-		case e.Op == object.Broken:
-			return nil, fmt.Errorf("-f: %s: %s", e.Location, e.Problem)
-		case e.Op != object.Put:
-			continue
-		case seen[e.ID] != "":
-			return nil, fmt.Errorf("-f: %s: %v is in %s too", e.Object.Location, e.ID, seen[e.ID])
+	for _, o := range all {
+		if seen[o.ID] != "" {
+			return c, fmt.Errorf("--filename: %s: %v is in %s too", o.Location, o.ID, seen[o.ID])
 		}
-		seen[e.ID] = e.Object.Location
-		all = append(all, e.Object)
+		seen[o.ID] = o.Location
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("-f: %s has no objects", p.file)
+	if p.remove {
+		return change{removed: all}, err
 	}
-	return all, nil
-}
-
-// readObjects reads a folder, a file, or the standard input.
-func readObjects(path string, stdin io.Reader) (events []object.Event, err error) {
-	if path == "-" {
-		data, err := io.ReadAll(stdin)
-		if err != nil {
-			return nil, err
-		}
-		events, _ = files.Parse("standard input", data)
-		return events, nil
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		events, _, err = files.Read(path, "", func(string) {})
-		return events, err
-	}
-	data, err := os.ReadFile(path)
-	events, _ = files.Parse(path, data)
-	return events, err
+	return change{put: all}, err
 }
 
 // outcomeOf returns the error with the exit code of a report; nil if nothing changes.

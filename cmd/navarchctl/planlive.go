@@ -8,41 +8,81 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/push/preview"
-	"navarch.io/navarch/store/object"
 )
 
-// live asks all replicas for previews of their own proxies, and merges the reports. Replicas without an answer are
-// named in the report.
-func (p *planning) live(ctx context.Context, objects []*object.Object, warnings io.Writer) (*preview.Report, error) {
+// live asks one replica for a preview by all of them. If the replicas cannot ask each other, each previews for its own
+// proxies, and the reports are merged. Replicas without an answer are named in the report.
+func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	pages, err := p.at.pages(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if p.prune != "" {
+		if err := p.pruneLive(ctx, c); err != nil {
+			return nil, fmt.Errorf("--prune: %w", err)
+		}
+	}
 	var documents [][]byte
-	for _, o := range objects {
+	for _, o := range slices.Concat(c.put, c.removed) {
 		documents = append(documents, o.JSON)
 	}
-	body, path := bytes.Join(documents, []byte("\n---\n")), "/debug/plan"
-	if p.remove {
-		path += "?delete=true"
+	body, q := bytes.Join(documents, []byte("\n---\n")), url.Values{}
+	switch {
+	case len(c.put) == 0:
+		q.Set("delete", "true")
+	case len(c.removed) > 0:
+		q.Set("removed", strconv.Itoa(len(c.removed)))
 	}
+	if p.envoy != "" {
+		q.Set("bootstraps", "true")
+	}
+	var failed []error
+	for _, at := range pages {
+		a, err := at.plan(ctx, q, body)
+		switch {
+		case err == nil && len(pages) > 1 && slices.ContainsFunc(a.Partial, func(m fleetapi.Missing) bool { return m.Unable }):
+			return p.each(ctx, pages, q, body, warnings)
+		case err == nil:
+			r := a.Items[0]
+			r.Partial = slices.Clone(p.at.missing)
+			for _, m := range a.Partial {
+				r.Partial = append(r.Partial, m.Replica+": "+m.Reason)
+			}
+			return r, nil
+		case final(err) || statusOf(err) == http.StatusRequestEntityTooLarge:
+			return nil, err // every replica says so
+		}
+		fmt.Fprintln(warnings, "warning:", err)
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// each asks each replica for a preview by itself, and merges the reports.
+func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []byte, warnings io.Writer) (*preview.Report, error) {
+	q.Set("alone", "true")
 	reports := make([]*preview.Report, len(pages))
-	failed := atEach(pages, func(i int, at page) (err error) {
-		reports[i], err = at.plan(ctx, path, body)
+	failed := atEach(pages, func(i int, at page) error {
+		a, err := at.plan(ctx, q, body)
+		if err == nil {
+			reports[i] = a.Items[0]
+		}
 		return err
 	})
 	var answers []*preview.Report
 	var partial []string
 	for i, err := range failed {
-		var no statusError
 		switch {
 		case err == nil:
 			answers = append(answers, reports[i])
-		case errors.As(err, &no) && (no.status == http.StatusBadRequest || no.status == http.StatusForbidden):
-			return nil, err // every replica says so
+		case final(err):
+			return nil, err
 		default:
 			fmt.Fprintln(warnings, "warning:", err)
 			partial = append(partial, noAnswer(pages[i]))
@@ -59,15 +99,21 @@ func (p *planning) live(ctx context.Context, objects []*object.Object, warnings 
 	return merged, nil
 }
 
-// plan asks one replica.
-func (p page) plan(ctx context.Context, path string, body []byte) (*preview.Report, error) {
+// plan asks one process for a preview. The answer has one report.
+func (p page) plan(ctx context.Context, q url.Values, body []byte) (a fleetapi.Answer[*preview.Report], err error) {
+	path := fleetapi.Root + "plan"
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
 	answer, err := p.ask(ctx, http.MethodPost, path, "", body)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	r := &preview.Report{}
-	if err := json.Unmarshal(answer, r); err != nil || r.Schema != preview.Schema {
-		return nil, fmt.Errorf("%s at %s: %s is no report of schema %s: %w", p.what, p.address, path, preview.Schema, err)
+	if err = json.Unmarshal(answer, &a); err == nil && (len(a.Items) != 1 || a.Items[0] == nil || a.Items[0].Schema != preview.Schema) {
+		err = fmt.Errorf("no report of schema %s", preview.Schema)
 	}
-	return r, nil
+	if err != nil {
+		return a, fmt.Errorf("%s at %s: the answer of %s cannot be read: %w", p.what, p.address, path, err)
+	}
+	return a, nil
 }

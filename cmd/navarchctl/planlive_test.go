@@ -9,52 +9,76 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/preview"
 	"navarch.io/navarch/store/object"
 )
 
-// replicaThat serves /debug/plan with a status and a report.
-func replicaThat(t *testing.T, status int, r *preview.Report) page {
+// replicaThat answers /api/v1/plan with a status and a report. It does not answer for the replica "unable", and says so
+// unless it is asked for itself alone.
+func replicaThat(t *testing.T, status int, r *preview.Report, missing ...fleetapi.Missing) page {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
-		if req.Method != http.MethodPost || req.URL.String() != "/debug/plan?delete=true" || string(body) != "{\"a\":1}\n---\n{\"b\":2}" {
+		if req.Method != http.MethodPost || req.URL.Path != "/api/v1/plan" || req.URL.Query().Get("delete") != "true" ||
+			string(body) != "{\"a\":1}\n---\n{\"b\":2}" {
 			t.Errorf("%s %s %s", req.Method, req.URL, body)
 		}
+		a := fleetapi.Answer[*preview.Report]{Schema: fleetapi.Schema, Items: []*preview.Report{r}}
+		if req.URL.Query().Get("alone") != "true" {
+			a.Partial = missing
+		}
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(r)
+		_ = json.NewEncoder(w).Encode(a)
 	}))
 	t.Cleanup(s.Close)
 	return page{address: s.URL, what: debugPages}
 }
 
-// The reports of replicas are merged, and replicas without an answer are named: the numbers are lower bounds then. A
-// request that one replica refuses is refused, and so is one whose objects are refused.
+// One replica answers for all, and those that it names are missing. Where replicas cannot ask each other each is asked,
+// their reports are merged, and replicas without an answer are named. A request that one replica refuses is refused,
+// and so is one whose objects are refused.
 func TestPlanOfReplicas(t *testing.T) {
 	objects := []*object.Object{{JSON: []byte(`{"a":1}`)}, {JSON: []byte(`{"b":2}`)}}
 	of := func(n int) *preview.Report {
 		return &preview.Report{Schema: preview.Schema, Proxies: 10, Affected: []preview.Group{{Namespace: "shop", Proxies: n}}}
 	}
 	ask := func(pages ...page) (*preview.Report, string, error) {
-		p := planning{remove: true, at: controlPlane{found: pages, missing: []string{"pod-9 (not ready)"}}}
+		p := planning{at: controlPlane{found: pages, missing: []string{"pod-9 (not ready)"}}}
 		var warnings strings.Builder
-		r, err := p.live(t.Context(), objects, &warnings)
+		r, err := p.live(t.Context(), &change{removed: objects}, &warnings)
 		return r, warnings.String(), err
 	}
-	good, gone := replicaThat(t, http.StatusOK, of(2)), page{address: "127.0.0.1:1", what: debugPages}
-	r, warnings, err := ask(good, replicaThat(t, http.StatusOK, of(3)), gone)
-	if err != nil {
-		t.Fatal(err)
+	slow, unable := fleetapi.Missing{Replica: "slow", Reason: "no answer"}, fleetapi.Missing{Replica: "other", Reason: "plain text", Unable: true}
+	gone := page{address: "127.0.0.1:1", what: debugPages}
+	for _, c := range []struct {
+		name             string
+		pages            []page
+		affected, absent int
+		warned           bool
+	}{
+		{"one for all", []page{replicaThat(t, http.StatusOK, of(5)), replicaThat(t, http.StatusOK, of(3))}, 5, 1, false},
+		{"without a slow one", []page{replicaThat(t, http.StatusOK, of(5), slow)}, 5, 2, false},
+		{"the next one", []page{gone, replicaThat(t, http.StatusOK, of(5))}, 5, 1, true},
+		{"each", []page{replicaThat(t, http.StatusOK, of(2), unable), replicaThat(t, http.StatusOK, of(3), unable)}, 5, 1, false},
+		{"each but one", []page{replicaThat(t, http.StatusOK, of(2), unable), gone, replicaThat(t, http.StatusOK, of(3))}, 5, 2, true},
+		{"the only address", []page{replicaThat(t, http.StatusOK, of(2), unable)}, 2, 2, false},
+	} {
+		r, warnings, err := ask(c.pages...)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		n, _, _ := r.Count()
+		if n != c.affected || len(r.Partial) != c.absent || strings.Contains(warnings, "127.0.0.1:1") != c.warned {
+			t.Errorf("%s: %+v %s", c.name, r, warnings)
+		}
+		var exit exitError
+		if !errors.As(outcomeOf(r, ""), &exit) || exit.code != exitPartial {
+			t.Errorf("%s: exit code %d", c.name, exit.code)
+		}
 	}
-	if n, _, _ := r.Count(); n != 5 || r.Proxies != 20 || len(r.Partial) != 2 || !strings.Contains(warnings, "127.0.0.1:1") {
-		t.Errorf("%+v %s", r, warnings)
-	}
-	var exit exitError
-	if !errors.As(outcomeOf(r, ""), &exit) || exit.code != exitPartial {
-		t.Errorf("exit code %d", exit.code)
-	}
-	if _, _, err := ask(good, replicaThat(t, http.StatusForbidden, nil)); err == nil {
+	if _, _, err := ask(replicaThat(t, http.StatusForbidden, of(1)), replicaThat(t, http.StatusOK, of(1))); err == nil {
 		t.Error("a refusal of a replica is no error")
 	}
 	if _, _, err := ask(gone); err == nil {
@@ -64,7 +88,8 @@ func TestPlanOfReplicas(t *testing.T) {
 		t.Error("another schema is no error")
 	}
 	refused := &preview.Report{Schema: preview.Schema, Objects: []preview.Reported{{Act: preview.Refused}}}
-	r, _, err = ask(good, replicaThat(t, http.StatusOK, refused))
+	r, _, err := ask(replicaThat(t, http.StatusOK, of(1), unable), replicaThat(t, http.StatusOK, refused))
+	var exit exitError
 	if err != nil || outcomeOf(r, "") == nil || errors.As(outcomeOf(r, ""), &exit) {
 		t.Errorf("a refused object: %v", err)
 	}

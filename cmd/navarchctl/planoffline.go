@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"navarch.io/navarch/cmd/navarchctl/progress"
 	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/preview"
@@ -22,21 +23,33 @@ import (
 )
 
 // offline plans objects over a folder, with the server's code from files to resources.
-func (p *planning) offline(ctx context.Context, objects []*object.Object, warnings io.Writer) (*preview.Report, error) {
+func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
+	defer progress.Work(ctx, "planning")()
 	events, problems, err := p.from.events()
 	if err != nil {
 		return nil, err
+	}
+	if p.prune != "" {
+		var there []*object.Object
+		for _, e := range events {
+			if e.Op == object.Put {
+				there = append(there, e.Object)
+			}
+		}
+		if err := c.pruneTo(p.prune, there); err != nil {
+			return nil, fmt.Errorf("--prune: %w", err)
+		}
 	}
 	before, _, err := p.from.snapshot(events)
 	if err != nil {
 		return nil, err
 	}
-	after, found, err := p.from.snapshot(p.applied(events, objects))
+	after, found, err := p.from.snapshot(c.applied(events))
 	if err != nil {
 		return nil, err
 	}
-	report(warnings, problems)
-	proposed := proposals(objects, before, after, found, p.remove)
+	reportProblems(warnings, problems)
+	proposed := c.proposals(before, after, found)
 	made := &preview.Plan{Revision: before.Revision(), Objects: proposed}
 	if slices.ContainsFunc(proposed, func(o preview.Object) bool { return o.Act == preview.Refused }) {
 		return made.Report(preview.Usual), nil
@@ -48,12 +61,20 @@ func (p *planning) offline(ctx context.Context, objects []*object.Object, warnin
 	if made, err = preview.Of(ctx, base, over(before, after), nil); err != nil {
 		return nil, err
 	}
-	if made.Objects = proposed; p.nodes == "" { // some proxies are no fleet, and shares of them mean nothing
-		made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
-			return r.Code == meaning.ManyProxies || r.Code == meaning.ViewsMultiply
-		})
+	if made.Objects = proposed; p.nodes == "" {
+		withoutShares(made)
+	}
+	if p.envoy != "" {
+		return made.Report(preview.Usual.Validated()), nil
 	}
 	return made.Report(preview.Usual), nil
+}
+
+// withoutShares removes the risks that are shares of the fleet from the plan of some proxies.
+func withoutShares(made *preview.Plan) {
+	made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
+		return slices.Contains([]meaning.Code{meaning.ManyProxies, meaning.ViewsMultiply, meaning.PatchWithoutMatch}, r.Code)
+	})
 }
 
 // over returns the change between two snapshots in which unchanged records keep their pointers.
@@ -70,10 +91,11 @@ func over(before, after *mirror.Snapshot) mirror.Change {
 	return before.Apply(before.Revision()+1, puts, deletes)
 }
 
-// applied returns the events of the folder with the objects put in place of those with their names, or without these.
-func (p *planning) applied(events []object.Event, objects []*object.Object) (all []object.Event) {
+// applied returns the events of the folder with the objects put in place of those with their names, and without those
+// that are removed.
+func (c *change) applied(events []object.Event) (all []object.Event) {
 	changed := map[object.ID]bool{}
-	for _, o := range objects {
+	for _, o := range slices.Concat(c.put, c.removed) {
 		changed[o.ID] = true
 	}
 	for _, e := range events {
@@ -81,27 +103,25 @@ func (p *planning) applied(events []object.Event, objects []*object.Object) (all
 			all = append(all, e)
 		}
 	}
-	if !p.remove {
-		for _, o := range objects {
-			all = append(all, object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location})
-		}
+	for _, o := range c.put {
+		all = append(all, object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location})
 	}
 	return all
 }
 
 // proposals describes what the change does to each object. Objects that the validation webhook would refuse are
 // refused.
-func proposals(objects []*object.Object, before, after *mirror.Snapshot, found []object.Problem, removed bool) (all []preview.Object) {
+func (c *change) proposals(before, after *mirror.Snapshot, found []object.Problem) (all []preview.Object) {
 	was, is := recordsOf(before), recordsOf(after)
-	for _, o := range objects {
-		d := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID])}
+	for i, o := range slices.Concat(c.put, c.removed) {
+		d, removed := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID])}, i >= len(c.put)
 		for _, one := range found {
 			if one.ID == o.ID {
 				d.Problems = append(d.Problems, one)
 			}
 		}
 		switch {
-		case removed && len(was[o.ID]) == 0:
+		case removed && len(was[o.ID]) == 0 && !c.pruned:
 			d.Act = preview.Refused
 			d.Problems = []object.Problem{{ID: o.ID, Code: problem.NotFound, Severity: problem.Error, Message: "does not exist"}}
 		case !removed && slices.ContainsFunc(d.Problems, preview.Refuses):
@@ -130,8 +150,13 @@ func (p *planning) base(s *mirror.Snapshot) (*plan.Base, error) {
 	if err != nil {
 		return nil, err
 	}
+	return baseOf(s, p.from.cluster, nodes)
+}
+
+// baseOf returns a plan of a snapshot for proxies.
+func baseOf(s *mirror.Snapshot, cluster string, nodes []view.Node) (*plan.Base, error) {
 	r := resolve.New(nil)
-	planner := plan.New(plan.Settings{Snapshot: r.Step(mirror.Diff(mirror.Empty(), s)).New, Cluster: p.from.cluster})
+	planner := plan.New(plan.Settings{Snapshot: r.Step(mirror.Diff(mirror.Empty(), s)).New, Cluster: cluster})
 	for _, n := range nodes {
 		if _, err := join(planner, n); err != nil {
 			return nil, err

@@ -41,11 +41,7 @@ names, does not apply; a warning, that it applies all the same. A problem that s
 				return err
 			}
 			found := joinedProblems(answers, namespace, problem.Severity(severity))
-			if format != short {
-				err = format.print(cmd.OutOrStdout(), found)
-			} else {
-				err = problemsTable(cmd.OutOrStdout(), found)
-			}
+			err = format.write(cmd, problemRows(found))
 			if err == nil && exitCode && len(found) > 0 {
 				return errMarked
 			}
@@ -54,11 +50,12 @@ names, does not apply; a warning, that it applies all the same. A problem that s
 	}
 	at.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "Only problems with objects of this namespace (default: all).")
+	allNamespaces(cmd)
 	cmd.Flags().Var(&choice{&severity, "severity", []string{string(problem.Error), string(problem.Warning)}},
 		"severity", "Only problems of this severity: error, warning (default: both).")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where a problem is listed.")
 	completes(cmd, "severity", string(problem.Error), string(problem.Warning))
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
@@ -84,15 +81,35 @@ func joinedProblems(answers []answer[[]inspect.Problem], namespace string, sever
 	})
 }
 
-func problemsTable(w io.Writer, all []inspect.Problem) error {
+// problemRows returns problems for all formats.
+func problemRows(all []inspect.Problem) rows {
+	r := rows{value: all, table: func(w io.Writer, wide bool) error { return problemsTable(w, all, wide) },
+		next: nextIs("which proxies are in sync", "proxy-status")}
+	for _, p := range all {
+		r.names = append(r.names, objectName(p.Object))
+		if kind, _, _ := strings.Cut(p.Object, " "); len(r.names) == 1 && (kindName{kind: kind}).named() {
+			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))
+		}
+	}
+	return r
+}
+
+func problemsTable(w io.Writer, all []inspect.Problem, wide bool) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "No problems.")
 		return err
 	}
 	rows := [][]string{{"SEVERITY", "OBJECT", "FIELD", "CODE", "MESSAGE"}}
+	if wide {
+		rows[0] = append(rows[0], "LOCATION", "RELATED")
+	}
 	for _, p := range all {
-		rows = append(rows, []string{string(p.Severity), show.Printable(p.Object),
-			cmp.Or(show.Printable(p.Field), "-"), cmp.Or(string(p.Analyzer), string(p.Code)), show.Printable(p.Message)})
+		row := []string{string(p.Severity), show.Printable(p.Object),
+			cmp.Or(show.Printable(p.Field), "-"), cmp.Or(string(p.Analyzer), string(p.Code)), show.Printable(p.Message)}
+		if wide {
+			row = append(row, cmp.Or(p.Location, "-"), cmp.Or(strings.Join(p.Related, ", "), "-"))
+		}
+		rows = append(rows, row)
 	}
 	return show.Table(w, rows)
 }

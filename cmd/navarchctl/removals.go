@@ -51,15 +51,19 @@ func listRemovals(at *controlPlane) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			defer at.close()
 			held, err := at.removals(cmd.Context(), cmd.ErrOrStderr())
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case format != short:
-				return format.print(cmd.OutOrStdout(), held)
 			}
-			return held.write(cmd.OutOrStdout())
+			r := rows{value: held, table: held.write}
+			for _, h := range held.Held {
+				r.names = append(r.names, h.ID)
+			}
+			if len(held.Held) > 0 {
+				r.next = nextIs("to let it go", "removals", "accept", held.Held[0].ID)
+			}
+			return format.write(cmd, r)
 		}}
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
@@ -83,13 +87,16 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 	return all, nil
 }
 
-// write prints removals as a table.
-func (r heldRemovals) write(w io.Writer) error {
+// write prints removals as a table; wide adds the cluster and the source.
+func (r heldRemovals) write(w io.Writer, wide bool) error {
 	if len(r.Held) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is held")
 		return err
 	}
 	rows := [][]string{{"ID", "OBJECTS", "NAMESPACE", "SINCE", "ENDS", "WHY"}}
+	if wide {
+		rows[0] = append(rows[0], "CLUSTER", "SOURCE")
+	}
 	for _, h := range r.Held {
 		ends, namespace := "when it is accepted", h.Namespace
 		if !h.Ends.IsZero() {
@@ -98,8 +105,12 @@ func (r heldRemovals) write(w io.Writer) error {
 		if namespace == "" {
 			namespace = "(all)"
 		}
-		rows = append(rows, []string{show.Printable(h.ID), show.Printable(h.KindCounts()),
-			show.Printable(namespace), h.Since.UTC().Format(time.RFC3339), ends, "they " + h.Why.String()})
+		row := []string{show.Printable(h.ID), show.Printable(h.KindCounts()),
+			show.Printable(namespace), h.Since.UTC().Format(time.RFC3339), ends, "they " + h.Why.String()}
+		if wide {
+			row = append(row, cmp.Or(h.Cluster, "-"), cmp.Or(h.Source, "-"))
+		}
+		rows = append(rows, row)
 	}
 	if err := show.Table(w, rows); err != nil {
 		return err
@@ -113,8 +124,7 @@ func (r heldRemovals) write(w io.Writer) error {
 			fmt.Fprintf(w, "  and %d more\n", more)
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nto let one go: navarchctl removals accept ID\n")
-	return err
+	return nil
 }
 
 func acceptRemovals(at *controlPlane) *cobra.Command {
@@ -142,6 +152,14 @@ right to create its tokens. Where the configuration comes from files, the comman
 			}
 			return nil
 		}}
+	cmd.ValidArgsFunction = offer(func(ctx context.Context, _ *cobra.Command, _ []string) (ids []string, err error) {
+		defer at.close()
+		held, err := at.removals(ctx, io.Discard)
+		for _, h := range held.Held {
+			ids = append(ids, h.ID)
+		}
+		return ids, err
+	})
 	cmd.Flags().StringVar(&account, "service-account", "",
 		"Service account in the namespace of the control plane, for a kubeconfig with a client certificate (default: the chart's, "+
 			operatorAccount+"[-REVISION]).")

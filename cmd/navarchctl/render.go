@@ -63,7 +63,7 @@ func render(cmd *cobra.Command, from *offline, noun string, format *output, stri
 	for _, location := range from.skipped {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: "+location+" is no object of Kubernetes, and is skipped")
 	}
-	report(cmd.ErrOrStderr(), problems)
+	reportProblems(cmd.ErrOrStderr(), problems)
 	for _, p := range planned {
 		fmt.Fprintln(cmd.ErrOrStderr(), p.Error()+p.Analyzer.Suffix())
 	}

@@ -29,7 +29,8 @@ func (e *etcd) roles() *cobra.Command {
 			"roles of Navarch has a user with several of these. With --revision they are that revision's alone, and their names end with its" +
 			" name: a user with\n" +
 			"them cannot touch what other revisions have for themselves. Nothing is asked or changed.",
-		Example: "  navarchctl store roles --mesh default | sh\n  navarchctl store roles --revision canary | sh",
+		Example: "  navarchctl store roles --mesh default\n  navarchctl store roles --mesh default | sh\n" +
+			"  navarchctl store roles --revision canary | sh",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeRoles(cmd.OutOrStdout(), e.mesh, e.revision)
 		}}

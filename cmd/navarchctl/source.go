@@ -38,6 +38,8 @@ func (s *source) bind(cmd *cobra.Command) {
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
 	switch {
+	case local && openedOf(ctx) != nil:
+		return nil, errors.New("--snapshot excludes --envoy and --file")
 	case local && len(args) > 0:
 		return nil, errors.New("a NAME is for --server: --envoy and --file are of one proxy")
 	case !local && len(args) == 0:
@@ -58,6 +60,7 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 	if err != nil {
 		return nil, err
 	}
+	s.asked = proxy
 	wanted := ""
 	for _, t := range types {
 		wanted += t.Noun() + ","

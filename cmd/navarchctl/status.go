@@ -47,11 +47,14 @@ With a name the lines below the table say which resources these are, which objec
 
   # Those that are behind, the longest first; only sums, again and again.
   navarchctl ps --where state=behind --sort since --limit 20
-  navarchctl ps -l app=web --where version=1.29.0 --limit 0 --watch
+  navarchctl ps -l app=web --where cluster=Kubernetes --limit 0 --watch
+
+  # Sums as the replicas recorded them, also while some hang.
+  navarchctl ps --recorded
 
   # One, with what it refused.
-  navarchctl ps web-0.shop
-  navarchctl ps web-0 -n shop
+  navarchctl ps web-5d4f8c7b9-aaaaa.shop
+  navarchctl ps web-5d4f8c7b9-aaaaa -n shop
   navarchctl ps deploy/web -n shop
 
   # For a script: exit code 1 where something was refused or is withheld.
@@ -68,19 +71,23 @@ With a name the lines below the table say which resources these are, which objec
 		},
 	}
 	at.bind(cmd)
+	allNamespaces(cmd)
 	fleet.bind(cmd)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
 // proxyStatus prints the fleet's status, or that of one proxy. It returns the number of proxies that refuse something.
 func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
-	if len(args) == 1 && fleet.used(cmd) {
-		return 0, errors.New("--where, --selector, --sort, --limit and --watch are for all proxies, not for NAME")
+	switch {
+	case len(args) == 1 && fleet.used(cmd):
+		return 0, errors.New("--where, --selector, --sort, --limit, --watch and --recorded are for all proxies, not for NAME")
+	case fleet.recorded:
+		return t.recordedStatus(cmd, fleet, format)
 	}
 	err = errNoAPI
-	if len(args) == 0 && (format == short || fleet.used(cmd)) {
+	if len(args) == 0 && (format.forPeople() || format == nameFormat || fleet.used(cmd)) {
 		bad, err = t.fleetStatus(cmd, fleet, format)
 	}
 	if (errors.Is(err, errNoAPI) || errors.Is(err, errAskEach)) && !fleet.used(cmd) { // an older version, or during an upgrade
@@ -95,16 +102,34 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	if err != nil {
 		return 0, err
 	}
-	if format != short {
-		err = format.print(cmd.OutOrStdout(), all)
-	} else {
-		err = errors.Join(statusTable(cmd.OutOrStdout(), all, len(args) == 1), t.warnOfRemovals(cmd))
+	r := rows{value: all, table: func(w io.Writer, wide bool) error { return statusTable(w, all, len(args) == 1, wide) }}
+	for _, p := range all {
+		r.names = append(r.names, p.Proxy)
+	}
+	if err = format.write(cmd, r); err == nil && format.forPeople() {
+		err = t.warnOfRemovals(cmd)
 	}
 	if len(t.missing) > 0 { // their proxies may be missing above
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
 			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
 	}
-	return faulty(all), err
+	if err == nil {
+		statusNext(cmd, all, len(args) == 1, format)
+	}
+	return len(faulty(all)), err
+}
+
+// statusNext prints the command that says more about the proxies.
+func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) {
+	bad := faulty(all)
+	switch {
+	case one:
+		goesOn(cmd, format, "what the proxy was sent", "proxy-config", "all", all[0].Proxy)
+	case len(bad) > 0:
+		goesOn(cmd, format, "what it refused, or what is withheld from it", "proxy-status", bad[0])
+	default:
+		goesOn(cmd, format, "what is wrong with the configuration", "problems")
+	}
 }
 
 // warnOfRemovals prints a warning about held removals, as far as the replicas report them: older ones do not.
@@ -211,24 +236,27 @@ func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// faulty counts the proxies with a refused or withheld resource.
-func faulty(all []proxyStatus) (n int) {
+// faulty returns the names of the proxies with a refused or withheld resource.
+func faulty(all []proxyStatus) (names []string) {
 	for _, p := range all {
 		for _, s := range p.types {
 			if len(s.Refused)+len(s.Withheld) > 0 {
-				n++
+				names = append(names, p.Proxy)
 				break
 			}
 		}
 	}
-	return n
+	return names
 }
 
-func statusTable(w io.Writer, all []proxyStatus, details bool) error {
+func statusTable(w io.Writer, all []proxyStatus, details, wide bool) error {
 	rows := [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD"}}
 	inCluster := slices.ContainsFunc(all, func(p proxyStatus) bool { return p.replica != "" })
 	if inCluster {
 		rows[0] = append(rows[0], "REPLICA")
+	}
+	if wide {
+		rows[0] = append(rows[0], "VERSION")
 	}
 	for _, p := range all {
 		row := []string{p.Proxy, p.Cluster}
@@ -243,15 +271,16 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 		if inCluster {
 			row = append(row, strings.TrimPrefix(p.replica, "Pod "))
 		}
+		if wide {
+			row = append(row, cmp.Or(p.Version, "-"))
+		}
 		rows = append(rows, row)
 	}
 	if err := show.Table(w, rows); err != nil {
 		return err
 	}
-	if n := faulty(all); n > 0 && !details {
-		_, err := fmt.Fprintf(w,
-			"\n%d of %d proxies refused something, or something is withheld from them: navarchctl proxy-status NAME.NAMESPACE says what\n",
-			n, len(all))
+	if n := len(faulty(all)); n > 0 && !details {
+		_, err := fmt.Fprintf(w, "\n%d of %d proxies refused something, or something is withheld from them\n", n, len(all))
 		return err
 	}
 	for _, p := range all {

@@ -15,7 +15,7 @@ func storeCommand() *cobra.Command {
 	e := &etcd{}
 	cmd := &cobra.Command{Use: "store",
 		Short:   "Show and change the store: records that others changed, the revision that writes to Kubernetes (needs etcd)",
-		Example: "  navarchctl store adopt --data-dir DIR"}
+		Example: "  navarchctl store adopt --data-dir out/demo/data"}
 	e.bind(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&e.revision, "revision", "",
 		"Revision of the control plane, whose records these are (default: the default one).")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 )
 
 func tagCommand() *cobra.Command {
-	in := &cluster.Flags{}
+	in := &tagFlags{}
 	cmd := &cobra.Command{
 		Use:   "tag",
 		Short: "Revision tags: more names for a revision, by which namespaces and Pods choose it",
@@ -31,7 +32,23 @@ revision when their Pods are created again after the tag was set to it. These ar
 }
 
 // openTags returns the tags of the cluster that the flags select.
-func openTags(in *cluster.Flags) (tags.Tags, error) {
+// tagFlags select the cluster of the tags.
+type tagFlags struct{ cluster.Flags }
+
+// names lists the tags.
+func (in *tagFlags) names(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
+	t, err := openTags(in)
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.List(ctx)
+	for _, tag := range all {
+		names = append(names, tag.Name)
+	}
+	return names, err
+}
+
+func openTags(in *tagFlags) (tags.Tags, error) {
 	c, err := in.Open()
 	if err != nil {
 		return tags.Tags{}, err
@@ -40,7 +57,7 @@ func openTags(in *cluster.Flags) (tags.Tags, error) {
 }
 
 // tagSetCommand sets a tag, or prints its configuration (generate).
-func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
+func tagSetCommand(in *tagFlags, name string) *cobra.Command {
 	var (
 		revision  string
 		overwrite bool
@@ -53,6 +70,7 @@ func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
 	} else {
 		cmd.Flags().BoolVar(&overwrite, "overwrite", false, "Also where the tag stands for another revision.")
 	}
+	cmd.ValidArgsFunction = offerFirst(in.names)
 	cmd.Flags().StringVarP(&revision, "revision", "r", "", "Revision that the tag stands for.")
 	if err := cmd.MarkFlagRequired("revision"); err != nil {
 		panic(err) // the flag was not bound
@@ -89,7 +107,7 @@ func tagSetCommand(in *cluster.Flags, name string) *cobra.Command {
 	return cmd
 }
 
-func tagListCommand(in *cluster.Flags) *cobra.Command {
+func tagListCommand(in *tagFlags) *cobra.Command {
 	var format output
 	cmd := &cobra.Command{Use: "list", Args: cobra.NoArgs,
 		Short: "The tags, the revisions that they stand for, and the namespaces that choose them", Example: "  navarchctl tag list -o json",
@@ -102,20 +120,19 @@ func tagListCommand(in *cluster.Flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format != short {
-				return format.print(cmd.OutOrStdout(), all)
-			}
-			rows := [][]string{{"TAG", "REVISION", "NAMESPACES"}}
+			table, names := [][]string{{"TAG", "REVISION", "NAMESPACES"}}, []string{}
 			for _, tag := range all {
-				rows = append(rows, []string{tag.Name, tag.Revision, strings.Join(tag.Namespaces, ",")})
+				names = append(names, tag.Name)
+				table = append(table, []string{tag.Name, tag.Revision, strings.Join(tag.Namespaces, ",")})
 			}
-			return show.Table(cmd.OutOrStdout(), rows)
+			return format.write(cmd, rows{value: all, names: names, next: nextIs("whether the revisions serve", "check"),
+				table: func(w io.Writer, _ bool) error { return show.Table(w, table) }})
 		}}
-	format.bind(cmd, short, "json", "yaml")
+	format.bindRows(cmd)
 	return cmd
 }
 
-func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
+func tagRemoveCommand(in *tagFlags) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{Use: "remove TAG", Args: cobra.ExactArgs(1),
 		Short: "End a tag; Pods that have proxies keep them", Example: "  navarchctl tag remove prod",
@@ -149,6 +166,7 @@ func tagRemoveCommand(in *cluster.Flags) *cobra.Command {
 			return nil
 		}}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask, also where namespaces choose the tag.")
+	cmd.ValidArgsFunction = offerFirst(in.names)
 	return cmd
 }
 

@@ -85,9 +85,8 @@ with --config-dir what it would be sent. A file has
     want: {cluster: 'outbound|8000|v2|catalog.shop.svc.cluster.local'}
 
 request may have method, url, headers, address, client, identity and claims (of a token, which is not verified). want may have outcome
-(forwarded, answered, closed, unserved, waiting), status, cluster or clusters, and policy. Only stated fields are compared.
-The exit code is 0 if all cases pass, 2 if one fails, and 1 on an error.`,
-		Example: `  navarchctl test cases.yaml
+(forwarded, answered, closed, unserved, waiting), status, cluster or clusters, and policy. Only stated fields are compared.`,
+		Example: `  navarchctl test deploy/demo/cases.yaml --config-dir deploy/demo/shop
 
   # In a pipeline, without a server.
   navarchctl test deploy/demo/cases.yaml --config-dir deploy/demo/shop -o junit`,
@@ -95,7 +94,7 @@ The exit code is 0 if all cases pass, 2 if one fails, and 1 on an error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return q.run(cmd, args) },
 	}
 	q.walks.bind(cmd)
-	q.format.bind(cmd, short, "json", "yaml", "junit")
+	q.format.bind(cmd, short, wideFormat, "json", "yaml", nameFormat, "junit")
 	return cmd
 }
 
@@ -124,7 +123,7 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 			}
 		}
 	}
-	if err := q.print(cmd.OutOrStdout(), all, failed); err != nil {
+	if err := q.print(cmd, all, failed); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -250,23 +249,35 @@ func answeredStatus(r walk.Result) int {
 	return http.StatusServiceUnavailable
 }
 
-func (q *caseRunner) print(w io.Writer, all []tested, failed int) error {
-	switch q.format {
-	case short:
-		for _, t := range all {
-			if t.Pass {
-				fmt.Fprintf(w, "ok    %s\n", show.Printable(t.Name))
-				continue
-			}
+// print prints the cases; names are those of the cases that failed.
+func (q *caseRunner) print(cmd *cobra.Command, all []tested, failed int) error {
+	if q.format == "junit" {
+		return printJUnit(cmd.OutOrStdout(), all, failed)
+	}
+	r := rows{value: all, table: func(w io.Writer, wide bool) error { return casesTable(w, all, failed, wide) }}
+	for _, t := range all {
+		if !t.Pass {
+			r.names = append(r.names, t.Name)
+		}
+	}
+	return q.format.write(cmd, r)
+}
+
+// casesTable prints a line for each case, and the reasons of those that failed; wide, also the summary of the others.
+func casesTable(w io.Writer, all []tested, failed int, wide bool) error {
+	for _, t := range all {
+		switch {
+		case !t.Pass:
 			fmt.Fprintf(w, "FAIL  %s: %s\n      %s\n",
 				show.Printable(t.Name), show.Printable(strings.Join(t.Why, "; ")), show.Printable(t.Summary))
+		case wide:
+			fmt.Fprintf(w, "ok    %s\n      %s\n", show.Printable(t.Name), show.Printable(t.Summary))
+		default:
+			fmt.Fprintf(w, "ok    %s\n", show.Printable(t.Name))
 		}
-		_, err := fmt.Fprintf(w, "%d cases, %d failed\n", len(all), failed)
-		return err
-	case "junit":
-		return printJUnit(w, all, failed)
 	}
-	return q.format.print(w, all)
+	_, err := fmt.Fprintf(w, "%d cases, %d failed\n", len(all), failed)
+	return err
 }
 
 // The elements of a report in JUnit's format.

@@ -15,9 +15,9 @@ func tokenCommand() *cobra.Command {
 		ttl                                        time.Duration
 	)
 	create := &cobra.Command{
-		Use:     "create --data-dir DIR --namespace NS --service-account SA",
+		Use:     "create --data-dir out/demo/data --namespace NS --service-account SA",
 		Short:   "Print a token that navarchd with this data directory accepts, for development and VMs",
-		Example: `  navarchctl token create --data-dir out/quickstart/data --namespace shop --service-account web > token`,
+		Example: `  navarchctl token create --data-dir out/demo/data --namespace shop --service-account web > token`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			issuer, err := attest.OpenLocal(dataDir)
@@ -47,7 +47,7 @@ func tokenCommand() *cobra.Command {
 		}
 	}
 	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer",
-		Example: "  navarchctl token create --data-dir DIR --namespace shop --service-account web"}
+		Example: "  navarchctl token create --data-dir out/demo/data --namespace shop --service-account web"}
 	cmd.AddCommand(create)
 	return cmd
 }

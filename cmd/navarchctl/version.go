@@ -70,7 +70,7 @@ func versionsOf(ctx context.Context, at *controlPlane, warnings io.Writer) versi
 		all.Error = err.Error()
 	}
 	for _, a := range answers {
-		if len(at.pods) == 0 {
+		if len(at.pods) == 0 && openedOf(ctx) == nil {
 			all.Server = &a.value
 		} else {
 			all.Servers = append(all.Servers, replicaBuild{a.from.address, a.value})

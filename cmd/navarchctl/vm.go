@@ -43,7 +43,7 @@ The folder and the token in it are for their owner alone.`,
   navarchctl vm configure --kubeconfig ~/.kube/config --name vms --namespace shop --autoregister --output vm
 
   # Files: the token is of navarchd's own issuer.
-  navarchctl vm configure -f workloadgroup.yaml --data-dir out/quickstart/data --autoregister --output vm`,
+  navarchctl vm configure -f workloadgroup.yaml --data-dir out/demo/data --autoregister --output vm`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.configure(cmd.Context(), cmd.ErrOrStderr()) },
 	}
@@ -69,7 +69,7 @@ The folder and the token in it are for their owner alone.`,
 	f.StringVar(&o.dataDir, "data-dir", "", "navarchd's data directory, without a cluster: root and token come from it.")
 	f.StringVar(&o.meshConfig, "mesh-config", "", "File of the mesh configuration, without a cluster (default: none).")
 	cmd := &cobra.Command{Use: "vm", Short: "Machines outside of Kubernetes",
-		Example: "  navarchctl vm configure -f workloadgroup.yaml --data-dir DIR --output vm"}
+		Example: "  navarchctl vm configure -f workloadgroup.yaml --data-dir out/demo/data --output vm"}
 	cmd.AddCommand(configure)
 	return cmd
 }
@@ -238,7 +238,7 @@ func (o *vmOptions) host() string {
 	return inject.NameOf("istiod", o.revision) + "." + o.system + ".svc"
 }
 
-// shellWord quotes a value for cluster.env.
+// shellWord quotes a word for a POSIX shell where that is needed.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.,:/@%+=", r))

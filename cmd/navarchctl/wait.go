@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,15 +68,15 @@ func waitCommand() *cobra.Command {
 from the API server, so that a change which kubectl has just applied is not missed; without one it is the object as the leader has
 read it of its folder.
 
-Exit code 1: the timeout has passed, a proxy refuses the change, or the object has errors. The message names the proxies, and why.`,
+If the wait fails, the message names the proxies, and why.`,
 		Example: `  # After kubectl apply.
-  navarchctl wait virtualservice web -n shop
+  navarchctl wait virtualservice reviews -n backend
 
   # At most 10 seconds, for a script.
-  navarchctl wait VirtualService/web.shop --timeout 10s || echo not delivered
+  navarchctl wait VirtualService/reviews.backend --timeout 10s || echo not delivered
 
   # Everything up to a revision of the store, as navarchctl ps shows it.
-  navarchctl wait --revision 48213`,
+  navarchctl wait --revision 1`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			defer w.close()
@@ -89,13 +91,14 @@ Exit code 1: the timeout has passed, a proxy refuses the change, or the object h
 					return err
 				}
 			}
-			return w.wait(ctx, cmd.OutOrStdout(), on)
+			return w.wait(ctx, cmd, on)
 		},
 	}
 	w.bind(cmd)
 	cmd.Flags().StringVarP(&w.namespace, "namespace", "n", "", "Namespace of a NAME without one (default: default).")
 	cmd.Flags().Int64Var(&w.revision, "revision", 0, "Revision of the store, in place of an object.")
 	cmd.Flags().Int64Var(&w.generation, "generation", 0, "Generation of the object (default: that at the API server).")
+	cmd.ValidArgsFunction = w.completeObject
 	return cmd
 }
 
@@ -104,7 +107,7 @@ func (w *waiter) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.server, "server", "", "Address of "+debugPages+" of the leader, or several processes with commas between them"+
 		" (default: the processes that the kubeconfig leads to; without a kubeconfig "+defaultServer+").")
-	w.fallback = defaultServer
+	w.fallback = cmp.Or(os.Getenv(serverEnv), defaultServer)
 	w.cluster.BindCluster(f)
 	f.StringVar(&w.cluster.Revision, "control-plane-revision", "",
 		"Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
@@ -112,15 +115,7 @@ func (w *waiter) bind(cmd *cobra.Command) {
 	w.condition = "delivered"
 	f.Var(&choice{&w.condition, "condition", []string{"delivered", "distribution"}}, "for",
 		"Condition: delivered (istioctl calls it distribution).")
-	w.format.bind(cmd, short, "json", "yaml")
-}
-
-// experimentalCommand has the words of `istioctl experimental wait`.
-func experimentalCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "experimental", Aliases: []string{"x", "exp"}, Short: "Commands under istioctl's words", Hidden: true,
-		Example: "  navarchctl experimental wait --for=distribution virtualservice web.shop"}
-	cmd.AddCommand(waitCommand())
-	return cmd
+	w.format.bindRows(cmd)
 }
 
 // parse returns what is awaited by arguments and flags. Errors name them.
@@ -184,7 +179,7 @@ const (
 )
 
 // wait waits until ctx ends, and prints the result. The error is why the wait failed.
-func (w *waiter) wait(ctx context.Context, out io.Writer, on awaited) error {
+func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error {
 	began := time.Now()
 	var problems []string
 	if on.revision == 0 {
@@ -198,11 +193,7 @@ func (w *waiter) wait(ctx context.Context, out io.Writer, on awaited) error {
 	if err != nil {
 		return err
 	}
-	if w.format != short {
-		if err := w.format.print(out, answer); err != nil {
-			return err
-		}
-	} else if err := printDelivery(out, on, answer, problems, time.Since(began)); err != nil {
+	if err := w.print(cmd, on, answer, problems, time.Since(began)); err != nil {
 		return err
 	}
 	d := &answer.Items[0]
@@ -215,6 +206,18 @@ func (w *waiter) wait(ctx context.Context, out io.Writer, on awaited) error {
 		return fmt.Errorf("%s has errors: %s", on, show.Printable(strings.Join(problems, "; ")))
 	}
 	return nil
+}
+
+// print prints the result of a wait.
+func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string,
+	took time.Duration) error {
+	r := rows{value: answer, names: []string{objectName(on.object())}, next: nextIs("which proxies are in sync", "proxy-status"),
+		table: func(out io.Writer, _ bool) error { return printDelivery(out, on, answer, problems, took) }}
+	for _, p := range slices.Concat(answer.Items[0].Refusing, answer.Items[0].Pending) {
+		r.next = nextIs("what this proxy has", "proxy-status", p.Proxy)
+		break
+	}
+	return w.format.write(cmd, r)
 }
 
 // stored asks the leader for the store's revision of an object, until it has stored it. It asks all processes, of which

@@ -123,11 +123,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("sent %v", applied)
 	}
 	for text, want := range map[string]string{
-		"kind: X\nmetadata: {name: a}":                       "document 1: apiVersion is missing",
+		"kind: X\nmetadata: {name: a}":                       "all.yaml#1: apiVersion is missing",
 		"apiVersion: v1\nkind: Pudding\nmetadata: {name: a}": "kind Pudding of /api/v1: the API server of context x does not have it",
-		"a: [":                                   "document 1: ",
+		"a: [":                                   "all.yaml#1: is no YAML",
 		"# nothing":                              "no object in",
-		"apiVersion: v1\nkind: List\nitems: [3]": "items[0] is not an object",
+		"apiVersion: v1\nkind: List\nitems: [3]": "items[0]: is no object",
 	} {
 		write(text)
 		if _, _, err := ran("apply", "-f", file); err == nil || !strings.Contains(err.Error(), want) {

@@ -56,23 +56,26 @@ func (s *subject) address(direction walk.Direction, r *walk.Request) {
 // local reports whether the configuration is that of one Envoy or file.
 func (q *walks) local() bool { return q.envoy != "" || q.file != "" }
 
-// proxy returns a proxy by its name; without a name the one of --envoy or --file.
+// proxy returns a proxy by its name, or by the file of its dump; without a name the one of --envoy or --file.
 func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	if q.offline.configDir != "" {
 		return q.planned(name)
 	}
-	if strings.HasSuffix(name, ".json") {
-		return nil, fmt.Errorf("%s is a file: --config-dir has to name the configuration that is planned for it", name)
-	}
 	var names []string
-	types := []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint}
+	types := []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Endpoint, xds.Secret}
+	from := q.source // reading closes the connections to the control plane
+	if strings.HasSuffix(name, ".json") && !q.local() {
+		from, name = source{file: name}, "" // a dump of the proxy
+	}
 	if name != "" && !q.local() {
 		names, types = append(names, name), nil // all types, with the section of the node
 	} else if q.local() {
 		name = ""
 	}
-	from := q.source // reading closes the connections to the control plane
 	d, err := from.read(cmd.Context(), cmd.InOrStdin(), names, types)
+	if err != nil && from.file != "" && !q.local() {
+		return nil, fmt.Errorf("%w; for a proxy's node, --config-dir has to name the configuration that is planned for it", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func TestWarmingProxies(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := statusTable(&out, []proxyStatus{p}, true); err != nil {
+		if err := statusTable(&out, []proxyStatus{p}, true, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, word := range want {
@@ -30,7 +30,7 @@ func TestWarmingProxies(t *testing.T) {
 				t.Errorf("%q is missing in\n%s", word, out.String())
 			}
 		}
-		if faulty([]proxyStatus{p}) != 0 {
+		if len(faulty([]proxyStatus{p})) != 0 {
 			t.Error("a proxy that warms clusters is not faulty")
 		}
 	}

@@ -29,7 +29,7 @@ type question struct {
 func whyCommand() *cobra.Command {
 	q := &question{}
 	cmd := &cobra.Command{
-		Use:   "why {--from|--to} NAME[.NAMESPACE]|KIND/NAME|NODE.json [METHOD] URL",
+		Use:   "why {--from|--to} NAME[.NAMESPACE]|KIND/NAME|NODE.json|DUMP.json [METHOD] URL",
 		Short: "Follow a request through proxies: listener, route, policy, cluster, endpoints",
 		Long: `Follows one request through the configuration that a proxy was sent (or has: --envoy, --file), as Envoy would, and prints each
 decision: the listener, the filter chain, the policies, the first route that matches, the clusters and their endpoints. --from is the
@@ -43,16 +43,20 @@ authorization service, a rate limit or an extension decides.
 --log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
 request. --flags explains Envoy's response flags.
 
-With -o json: {outcome, status, summary, confidence, doubts, policy, steps: [{type, resource, text}], to: [{cluster, weight, endpoints,
-tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
+With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, steps: [{type, resource, text}], to: [{cluster,
+weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
-  navarchctl why --from web-0.shop GET http://catalog.shop:8000/items -H 'end-user: jason'
+  navarchctl why --from web-5d4f8c7b9-aaaaa.shop GET http://catalog.shop.svc.cluster.local:8000/items -H 'end-user: jason'
 
   # From one proxy to the other.
-  navarchctl why --from web-0.shop --to catalog-0.shop http://catalog.shop:8000/items
+  navarchctl why --from web-5d4f8c7b9-aaaaa.shop --to catalog-6b7d9f8c5-bbbbb.shop http://catalog.shop.svc.cluster.local:8000/items
 
-  # May the account web call catalog-0, with this token?
-  navarchctl why --to catalog-0.shop --identity spiffe://cluster.local/ns/shop/sa/web --jwt token.txt http://catalog:8000/items
+  # From one Envoy to the other, with the certificates that they hold (curl localhost:15000/config_dump?include_eds at each).
+  navarchctl why --from web.json --to catalog.json http://catalog.shop:8000/items
+
+  # May the account web call catalog, with a token of these claims?
+  echo '{"iss": "https://issuer.example"}' | \
+    navarchctl why --to catalog-6b7d9f8c5-bbbbb.shop --identity spiffe://cluster.local/ns/shop/sa/web --jwt - http://catalog:8080/items
 
   # What the flags of a log line mean.
   navarchctl why --flags UF,URX
@@ -121,7 +125,8 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	w := cmd.OutOrStdout()
 	printSteps(w, "", result.Steps)
 	printSummary(w, result.Summary(), result.Confidence, result.Doubts)
-	return q.printNext(w, q.from+q.to, result)
+	q.printNext(cmd, q.from+q.to, result)
+	return nil
 }
 
 // between follows the request from one proxy to the other.
@@ -151,11 +156,13 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	if q.format != short {
 		return q.format.print(cmd.OutOrStdout(), callOf(call))
 	}
-	return q.printCall(cmd.OutOrStdout(), call)
+	q.printCall(cmd, call)
+	return nil
 }
 
 // printCall prints both walks, and what is between them.
-func (q *question) printCall(w io.Writer, call walk.Call) error {
+func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
+	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
 	printSteps(w, "  ", call.Client.Steps)
 	if len(call.TLS) > 0 {
@@ -172,7 +179,7 @@ func (q *question) printCall(w io.Writer, call walk.Call) error {
 	}
 	level, doubts := call.Confidence()
 	printSummary(w, call.Summary(), level, doubts)
-	return q.printNext(w, proxy, decides)
+	q.printNext(cmd, proxy, decides)
 }
 
 func printSteps(w io.Writer, indent string, steps []walk.Step) {
@@ -191,16 +198,10 @@ func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []s
 }
 
 // printNext prints the command that says which objects decided.
-func (q *question) printNext(w io.Writer, proxy string, result walk.Result) error {
-	_, name := result.Deciding()
-	switch {
-	case name == "" || proxy == "":
-		return nil
-	case q.offline.configDir != "":
-		proxy += " --config-dir " + q.offline.configDir
+func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Result) {
+	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() {
+		goesOn(cmd, q.format, "which objects decided", "explain", "--proxy", proxy, name)
 	}
-	_, err := fmt.Fprintf(w, "which objects decided: navarchctl explain --proxy %s '%s'\n", proxy, show.Printable(name))
-	return err
 }
 
 // requestOf reads [METHOD] URL, and the address of the connection.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +21,8 @@ var outcomes = map[walk.Outcome]string{walk.Unserved: "unserved", walk.Closed: "
 type walked struct {
 	Outcome string `json:"outcome"`
 	Status  int    `json:"status,omitempty"`
+	// GRPC is the status of gRPC that a gRPC client gets in the place of Status.
+	GRPC    *int   `json:"grpc_status,omitempty"`
 	Summary string `json:"summary"`
 	// Confidence is certain, likely or possible; Doubts are the reasons against a greater one.
 	Confidence string        `json:"confidence"`
@@ -48,6 +49,10 @@ type destination struct {
 func walkOf(r walk.Result) walked {
 	out := walked{Outcome: outcomes[r.Outcome], Status: r.Status, Summary: r.Summary(),
 		Confidence: r.Confidence.String(), Doubts: r.Doubts, Policy: r.Policy, To: destinations(r.To), Mirrors: destinations(r.Mirrors)}
+	if r.GRPC != nil {
+		code := int(*r.GRPC)
+		out.GRPC = &code
+	}
 	for _, s := range r.Steps {
 		step := walkedStep{Resource: s.Resource, Text: s.Text}
 		if s.Resource != "" {
@@ -90,16 +95,16 @@ func callOf(c walk.Call) called {
 
 // printFlags explains response flags, a line for each. The error names a flag that Envoy does not have.
 func printFlags(w io.Writer, names []string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table [][]string
 	for _, name := range names {
 		name = strings.ToUpper(strings.TrimSpace(name))
 		f, known := accesslog.Explain(name)
 		if !known {
 			return fmt.Errorf("%q is no response flag of Envoy", name)
 		}
-		fmt.Fprintf(table, "%s\t%s\tlook at %s\n", f.Name, f.Means, f.Look)
+		table = append(table, []string{f.Name, f.Means, "look at " + f.Look})
 	}
-	return table.Flush()
+	return show.Table(w, table)
 }
 
 // explainLog explains a line of an access log, and follows its request if a proxy is named.

@@ -36,6 +36,13 @@ func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 	if resource == "" {
 		return "", fmt.Errorf("%s: want NAME, NAME.NAMESPACE, pod/NAME, or a workload as deploy/NAME, sts/NAME, ds/NAME, rs/NAME", object)
 	}
+	if o := openedOf(ctx); o != nil {
+		proxy, err := o.workload(namespace, name)
+		if err != nil {
+			return "", fmt.Errorf("%s in namespace %s: %w", object, namespace, err)
+		}
+		return proxy, nil
+	}
 	pods, err := t.podsOf(ctx, resource, namespace, name)
 	if err != nil {
 		return "", fmt.Errorf("%s in namespace %s: %w", object, namespace, err)

@@ -151,6 +151,7 @@ func (p *addresses) unauthenticated() (n int) {
 // A connection counts as authenticated by a client certificate after its handshake, by a token after the first accepted
 // call, and on plain text, without credentials, after the first stream. A refused credential and calls without a
 // required credential do not count.
+// Promise: security-connections.md#places-and-time
 func TestWhatAuthenticatesAConnection(t *testing.T) {
 	p, authority, plain, secure, conf := listening(t, nil)
 	issuer, err := attest.Local(p.config.dataDir)
@@ -210,6 +211,7 @@ func TestWhatAuthenticatesAConnection(t *testing.T) {
 // Connections with a credential are limited for each identity, even without calls. For a certificate with many
 // connections, further ones are refused or others end, and another certificate of the identity has room. Closed
 // connections free their places.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestConnectionsOfAnIdentity(t *testing.T) {
 	connections := budget.New(budget.Config{Limits: budget.Limits{Workload: 2, Least: 4}})
 	p, authority, _, secure, conf := listening(t, connections)
@@ -259,6 +261,7 @@ func TestConnectionsOfAnIdentity(t *testing.T) {
 
 // A connection ends with its caller's right, even without calls, or with calls that need no right; so does one whose
 // credential was revoked while it was presented. Connections of others stay open.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestConnectionsEndWithTheirCallersRight(t *testing.T) {
 	var revoked atomic.Pointer[string] // a service account
 	connections := budget.New(budget.Config{})

@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/judge"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/store/admit"
 	"navarch.io/navarch/store/admit/schema"
@@ -73,7 +74,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 		return err
 	}
 	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() },
-		a.tenants.Find, validateRecord).Register(server)
+		a.tenants.Find, judge.Record).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err
 	}

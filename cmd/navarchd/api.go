@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -22,40 +21,44 @@ import (
 	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
 )
 
 // addAPI adds /api/v1. deliveries is nil without role xds. objects is nil without role ingest.
 func (a *assembly) addAPI(deliveries *ledger.Ledger, objects api.Objects) error {
 	c := a.config
-	conf := api.Config{Self: c.processName(), Zone: c.zone, Pages: a.pages, Ledger: deliveries, Objects: objects}
+	conf := api.Config{Self: c.processName(), Zone: c.zone, Version: obs.Version, Rules: a.pages.Rules, Pages: a.pages, Objects: objects,
+		Report: a.collector(deliveries).Part}
+	if served := a.pages.Proxies; served != nil {
+		conf.Proxies, conf.Server, conf.Ledger, conf.Changes = served, served.Server, deliveries, deliveries.Changes
+		conf.Describe = served.Describe
+	}
+	var proof ask.Proof
 	if a.store != nil && c.dataDir == "" { // with an embedded etcd there are no other replicas
-		proof, err := a.proof()
-		if err != nil {
+		var err error
+		if proof, err = a.proof(); err != nil {
 			return err
 		}
-		var fleet atomic.Pointer[[]member.Record]
-		conf.Replicas = &ask.Replicas{Self: c.processName(), Proof: proof, Members: func() []member.Record {
-			if all := fleet.Load(); all != nil {
-				return *all
-			}
-			return nil
-		}}
+		conf.Fleet = &api.Fleet{}
+		conf.Members = conf.Fleet.Members
+		conf.Replicas = &ask.Replicas{Self: c.processName(), Proof: proof, Members: conf.Members}
 		a.add(part{tasks: []loop.Task{{Name: "fleet for the API", Run: func(ctx context.Context) error {
 			fleets, err := member.Follow(ctx, a.store, a.log)
 			if err != nil {
 				return err
 			}
 			for f := range fleets {
-				fleet.Store(&f.Members)
+				conf.Fleet.Set(f.Members, time.Now())
 			}
 			return nil
 		}}}})
 	}
 	a.questions = api.New(conf)
 	if conf.Replicas != nil && deliveries != nil {
-		server := &ask.Server{Proof: conf.Replicas.Proof, Answer: a.questions.Asked,
+		server := &ask.Server{Proof: proof, Answer: a.questions.Asked,
 			Admitted: func(ctx context.Context) error { return preauth.Authenticated(ctx, nil) }}
-		a.add(part{secure: []func(grpc.ServiceRegistrar){server.Register}})
+		a.add(part{secure: []func(grpc.ServiceRegistrar){server.Register},
+			tasks: []loop.Task{{Name: "sums", Run: func(ctx context.Context) error { return a.sums.Run(ctx, a.pages.Proxies, conf.Self) }}}})
 	}
 	return nil
 }

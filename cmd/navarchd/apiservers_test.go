@@ -10,6 +10,7 @@ import (
 )
 
 // The known addresses are those that the API servers publish. While these cannot be read, the last ones stay in use.
+// Promise: security-admission.md#bytes
 func TestAPIServersAddresses(t *testing.T) {
 	answer := `{"endpoints": [{"addresses": ["10.1.2.3"]}, {"addresses": ["2001:db8::1", "no address"]}]}`
 	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/cmd/navarchd/judge"
 	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
@@ -57,6 +58,7 @@ type assembly struct {
 	crashes   *crash.Log
 	pages     *debug.Pages
 	questions *api.API // /api/v1
+	sums      api.Sums // of this replica's proxies
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: none is configured
 	clusters  *kube.Clusters    // API servers of other clusters; nil: none, or the process has no callers
@@ -263,11 +265,13 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*ledger.Ledger, error) {
 	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS),
 		store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
-		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
+		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes, tenantOf: a.tenants.Of,
+		sums: a.sums.Encoded})
 	if err != nil {
 		return nil, err
 	}
-	r.shown.Proposals = validate.New(normal.New(a.config.normal()), nil, nil, a.tenants.Find, validateRecord)
+	a.pages.Previewer = &debug.Previewer{Base: r.planner.Base, Afford: r.planner.Afford, Budgets: a.config.exceeding(a.tenants.Of),
+		Proposals: validate.New(normal.New(a.config.normal()), nil, nil, a.tenants.Find, judge.Record)}
 	a.pages.Proxies, a.streams = r.shown, r.server
 	a.add(r.part())
 	a.add(part{tasks: []loop.Task{{Name: "roots of other CAs", Run: func(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/collect"
 	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
@@ -36,6 +37,9 @@ var existing = []role{roleIngest, roleXDS, roleCA, roleAdmit}
 
 // config has the settings of the command line and the environment.
 type config struct {
+	lines  *collect.Lines // the last lines of the log
+	stated []string       // flags that were set, for reports
+
 	roles                  []string
 	configDir              string
 	kubeconfig, registries string // see kubernetes

@@ -19,6 +19,7 @@ import (
 )
 
 // The host names for requests to this process are those in its flags and its environment.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestDebugNames(t *testing.T) {
 	c := &config{httpAddr: "10.9.8.7:8080", advertise: "replica.example:15012", debugHosts: []string{"debug.example"}}
 	c.env.podIP, c.env.podNamespace, c.env.customHost = "10.1.2.3", "istio-system", "custom.example"
@@ -37,6 +38,7 @@ func TestDebugNames(t *testing.T) {
 
 // Levels of log lines can be changed at a loopback address only. If another process uses the address, this one
 // continues without it.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestAddressOfLevels(t *testing.T) {
 	for address, refused := range map[string]bool{"127.0.0.1:9876": false, "[::1]:1": false, "localhost:9876": false, "": false, ":9876": true, "0.0.0.0:9876": true, "*:9876": true, "10.0.0.1:9876": true, "127.0.0.1": true} {
 		var named []string
@@ -229,6 +231,7 @@ func TestWithoutEtcd(t *testing.T) {
 
 // A positive answer of the authoriser is used for the time of the flag while the authoriser is away, by default a day;
 // push/access has the consequences.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestRightsMaxAge(t *testing.T) {
 	etcd := kvtest.Start(t)
 	for flag, want := range map[string]time.Duration{"--roles=xds": 24 * time.Hour, "--secret-rights-max-age=2h": 2 * time.Hour} {

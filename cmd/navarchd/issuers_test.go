@@ -19,6 +19,7 @@ func inKubernetes(c *config) { c.kubeconfig, c.tlsCert = "k", "c" }
 
 // With another CA no process has role ca, and none follows or creates a keyring. With Kubernetes signers there is role
 // ca without a keyring. Contradicting flags are refused by name.
+// Promise: security-ca.md#roots-of-several-cas
 func TestIssuers(t *testing.T) {
 	for name, one := range map[string]struct {
 		environment map[string]string

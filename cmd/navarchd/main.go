@@ -6,16 +6,19 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"navarch.io/navarch/cmd/internal/wire"
+	"navarch.io/navarch/cmd/navarchd/collect"
 	"navarch.io/navarch/cmd/navarchd/memory"
 	_ "navarch.io/navarch/push/build/patch/envoytypes" // types that EnvoyFilters may name
 	"navarch.io/navarch/store/obs"
 )
 
 func main() {
-	c := &config{}
+	c := &config{lines: &collect.Lines{}}
 	cmd := &cobra.Command{
 		Use:     "navarchd",
 		Short:   "Control plane for Istio meshes: ingester and xDS replica",
@@ -27,11 +30,11 @@ func main() {
 			if err := c.validate(); err != nil {
 				return err
 			}
-			log, levels, err := wire.ScopedLogger(cmd.ErrOrStderr(), c.logLevel)
+			log, levels, err := wire.ScopedLogger(io.MultiWriter(cmd.ErrOrStderr(), c.lines), c.logLevel)
 			if err != nil {
 				return err
 			}
-			c.levels = levels
+			c.levels, c.stated = levels, statedFlags(cmd.Flags())
 			wire.TuneCollector(memory.CalmPercent)
 			c.contained = wire.LimitMemory(log) > 0
 			return run(cmd.Context(), c, log)

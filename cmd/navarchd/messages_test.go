@@ -24,6 +24,7 @@ import (
 // A client begins requests for configuration with one workload's certificate, and does not end them: it loses the
 // connections with most of them. If it begins requests for certificates in that way, it loses the calls as soon as they
 // announce their size. A valid client of the same identity is served meanwhile.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestMessagesThatDoNotEnd(t *testing.T) {
 	const most = 4 << 20
 	connections := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
@@ -87,6 +88,7 @@ func called(ctx context.Context, to string, creds credentials.TransportCredentia
 
 // A message of a certificate request or a report is limited to the size that a valid one needs, on either address.
 // Messages for configuration have the server's limit.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestMessageLimits(t *testing.T) {
 	for method, want := range map[string]int{
 		caserve.CertificateMethod:      17 << 10,

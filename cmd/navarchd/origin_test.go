@@ -21,6 +21,7 @@ import (
 
 // Certificates minted with one stolen token, and a stream with each, count as one credential: the streams of others of
 // the account stay.
+// Promise: security-limits.md#streams-connections-and-messages, security-limits.md#terms
 func TestCertificatesOfOneTokenAreOneCredential(t *testing.T) {
 	const minted = 10_000
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
@@ -58,6 +59,7 @@ func TestCertificatesOfOneTokenAreOneCredential(t *testing.T) {
 // A CA beside navarchd may copy extensions from the CSRs of workloads. A certificate of the mesh's own CA names the
 // token that it was issued for. With another CA no certificate does: neither its Pod, nor its cluster, nor the time of
 // the proof.
+// Promise: security-ca.md#roots-of-several-cas
 func TestOriginOfAnotherCA(t *testing.T) {
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 // A call that panics ends alone, whatever its service and kind: other calls on its connection are answered, and so are
 // later ones.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestPanicEndsOneCall(t *testing.T) {
 	p, _, _, _, _ := listening(t, nil)
 	address := loopback.For(t)

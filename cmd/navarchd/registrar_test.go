@@ -59,6 +59,7 @@ func meshOf(t *testing.T) *mirror.Snapshot {
 
 // At most 64 requests to a hanging Kubernetes signer are under way, whatever their callers: the next one waits until
 // one of them has ended.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestRegistrationsUnderWay(t *testing.T) {
 	begun := make(chan struct{}, 1000)
 	api := apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {

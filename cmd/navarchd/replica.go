@@ -53,6 +53,8 @@ type replicaConfig struct {
 	answers   []serve.Answer    // responses for tools
 	telemetry *telemetry
 	crashes   *crash.Log
+	tenantOf  func(namespace string) string
+	sums      func() []byte // of the replica's proxies, for its record
 }
 
 // replica is role xds: mirror, plan, serve.
@@ -83,6 +85,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	}
 	r := &replica{log: c.log, store: c.store, mirror: c.mirror, pool: &pool.Pool{},
 		deliveries: ledger.New(), shared: share.New(c.config.processName(), c.log)}
+	reported(r.deliveries, c.tenantOf)
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster,
@@ -94,7 +97,9 @@ func newReplica(c replicaConfig) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.fleet, err = fleet.New(c.config.fleetConfig(c.store, c.mirror, c.log)); err != nil {
+	place := c.config.fleetConfig(c.store, c.mirror, c.log)
+	place.Sums = c.sums
+	if r.fleet, err = fleet.New(place); err != nil {
 		return nil, err
 	}
 	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})

@@ -247,7 +247,7 @@ func TestKubeChartLifecycle(t *testing.T) {
 }
 
 // release tests a whole history of the chart: beside an istiod, in its place, upgraded, rolled back, uninstalled,
-// installed again, and istiod restored (deploy/docs/migration.md, Beside istiod, and back). Pods that are created
+// installed again, and istiod restored (deploy/docs/beside-istiod.md, Beside istiod, and back). Pods that are created
 // meanwhile all get proxies, and navarchd's parts of webhook configurations stay. A Pod of the mesh answers throughout,
 // even between the two installations. Webhooks are deleted first, so no Pod is refused meanwhile. The second
 // installation has the keys of the first, so the root is unchanged.

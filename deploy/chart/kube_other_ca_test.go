@@ -113,7 +113,7 @@ func (c *otherCA) CreateCertificate(ctx context.Context, r *securityv1.IstioCert
 	return &securityv1.IstioCertificateResponse{CertChain: []string{string(signed), string(c.root)}}, nil
 }
 
-// anotherCA installs a fourth mesh, whose certificates are signed by a CA beside Navarch (deploy/docs/security.md,
+// anotherCA installs a fourth mesh, whose certificates are signed by a CA beside Navarch (deploy/docs/security-ca.md,
 // Another CA): injected Pods get certificates from there, join with them, and reach each other by mutual TLS only. The
 // namespaces' root is that CA's, and navarchd does not write it.
 func (i *installation) anotherCA() {

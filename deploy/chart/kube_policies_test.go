@@ -17,6 +17,7 @@ import (
 // Network policies, which are not enforced in this test, admit all clients to the processes' ports except /debug
 // (8080). The chart's etcd admits the processes with its address, and its members each other. Its metrics admit the
 // scrapers in the values, or those of the Prometheus operator if enabled.
+// Promise: security-connections.md#who-reaches-metrics
 func TestKubeChartPolicies(t *testing.T) {
 	t.Parallel()
 	prometheus, mine := map[string]string{"app.kubernetes.io/name": "prometheus"}, map[string]string{"app": "scraper"}

@@ -104,6 +104,7 @@ func TestKubeChartRights(t *testing.T) {
 
 // Only the leader writes, and lists Secrets. Role ca may read the CA's Secrets by name, and the other roles no Secrets.
 // Disabled options grant nothing.
+// Promise: security-keys.md#the-power-of-each-key
 func TestKubeChartRightsOfRoles(t *testing.T) {
 	t.Parallel()
 	of := rights(t, template(t, "-f", "ci/roles.yaml"))

@@ -62,6 +62,7 @@ const theirs = `
 // The service account of role ingest may write navarchd's objects: roots and revocation lists, its own Warning Events,
 // WorkloadEntries of machines, and the mesh's webhook configurations. The API server refuses all of its other writes of
 // these kinds, and names the policy. Other accounts are not restricted.
+// Promise: security-keys.md#the-power-of-each-key
 func TestKubeChartWrites(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

@@ -111,7 +111,7 @@ def identities(value, within, kind=''):
 
 def read(path):
     lines = [line.rstrip('\n').split('\t') for line in open(path) if line.strip() and not line.startswith('#')]
-    return [(kind, int(places), *map(re.compile, split(pattern)), why) for kind, places, pattern, why in lines]
+    return [(kind, int(places), *map(re.compile, split(pattern)), why) for kind, places, pattern, why, *_ in lines]
 
 
 def split(pattern):

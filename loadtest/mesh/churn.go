@@ -44,6 +44,15 @@ func (e Edit) Files() []string {
 	return paths
 }
 
+// Contents returns the contents of these files, as YAML.
+func (e Edit) Contents() [][]byte {
+	contents := make([][]byte, len(e.files))
+	for i, f := range e.files {
+		contents[i] = f.data
+	}
+	return contents
+}
+
 // Apply makes the change, and returns the time at which the first file was in place. The error is that of the folder,
 // or of the function given to By; some files may be written then.
 func (e Edit) Apply() (time.Time, error) {

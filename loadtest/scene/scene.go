@@ -57,7 +57,7 @@ func All() []Scenario {
 var Suites = map[string][]string{
 	"world-a": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect"},
 	"world-b": {"memory", "storm", "endpoint-10000", "route-10000",
-		"rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "restart-20000"},
+		"rate", "slow", "neighbour", "kill", "scale", "roots", "fleet-20000", "report-20000", "commands-20000", "restart-20000"},
 	"standard": {"join", "virtualservice", "virtualservices-50", "endpoint", "reconnect", "memory", "storm", "churn", "roots"},
 	"gateways": namesOf(gatewayParts), // two of them need a real Envoy
 	"kube":     namesOf(kubernetes),

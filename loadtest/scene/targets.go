@@ -117,6 +117,15 @@ var meshB = []Scenario{
 		Proxies: 20000, Replicas: 3, run: join, Limit: 15 * time.Minute, Targets: map[string]Target{
 			rowAll: {Value: 3000, Others: "istiod 40,000 MB"}, rowOwnTLS: {Value: 90},
 		}},
+	{Name: "report-20000", Title: "a report of three replicas with 20,000 proxies", World: "world-b",
+		Proxies: 20000, Replicas: 3, run: bugReport, Limit: 15 * time.Minute, Targets: map[string]Target{
+			rowReport: {Value: 30}, rowReportSize: {Value: 25},
+		}},
+	{Name: "commands-20000", Title: "the status of 20,000 proxies on three replicas, plans for them, and endpoints meanwhile",
+		World: "world-b", Proxies: 20000, Replicas: 3, run: commands, change: tenants(4), Limit: 15 * time.Minute, Targets: map[string]Target{
+			rowStatus: {Value: 1}, rowStopped: {Value: 3}, rowPlanRoute: {Value: .5}, rowPlanStrict: {Value: 5},
+			rowPlanDelayed: {Value: 1.1}, rowMissing: {Value: 0},
+		}},
 	{Name: "restart-20000", Title: "three replicas with 20,000 streams are killed together and start again",
 		World: "world-b", Proxies: 20000, Replicas: 3, run: restart, Limit: 15 * time.Minute, Targets: map[string]Target{
 			rowServed: {Value: 60}, rowBytes: {Value: 1},

@@ -32,6 +32,8 @@ import (
 const (
 	reviewRate = 200 // per second, of each webhook
 	reviewSpan = 20 * time.Second
+	// reviewTimeout is longer than an API server's (10 s), so that a busy machine gives a figure and not an error.
+	reviewTimeout = time.Minute
 )
 
 // reviewed changes the settings to a world with Istio's objects for the validation webhook.
@@ -203,7 +205,7 @@ func reviewer(ca, from string) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(raw)
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: reviewRate,
+	return &http.Client{Timeout: reviewTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: reviewRate,
 		DialContext:     (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}, nil
 }

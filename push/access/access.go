@@ -1,16 +1,15 @@
-// Package access decides which proxies may have the private keys of Secrets. It stores which service accounts an
-// authoriser permits to list the Secrets of a namespace, decides how long these answers are valid, and finds the
-// objects that make a workload use a Secret. Certificates of authorities are no private keys, and are not its concern.
+// Package access decides which proxies may have the private keys of Secrets. It caches the answers of an authoriser,
+// which knows the service accounts that may list the Secrets of a namespace. It also finds the objects that make a
+// workload use a Secret. The certificates of CAs are public, and need no right.
 //
 // Owns: the answers of the authoriser (Memory: one goroutine).  Reads: snapshots.  Never: a proxy's own statements; a
 // clock; a socket.
 //
-// An authoriser (Authoriser) knows the rights to private keys. The plan loop queries it outside of the loop, by service
-// account. If a Kubernetes cluster is served, the authoriser is that cluster's API server, by SubjectAccessReview.
-// Otherwise RoleBindings and ClusterRoleBindings of the snapshot decide (records of kind SecretReader, which
-// store/normal joins with their roles; a change of one leads to new queries). A further authoriser is a line in
-// cmd/navarchd/kubernetes.go. Answers belong to one process: a process that starts while the authoriser is away has
-// none.
+// Goroutines outside of the plan loop query the authoriser (Authoriser) about service accounts. If a Kubernetes cluster
+// is served, the authoriser is the cluster's API server, by SubjectAccessReview. Otherwise the RoleBindings and
+// ClusterRoleBindings of the snapshot decide. These are records of kind SecretReader, which store/normal joins with
+// their roles; a change of one leads to new queries. cmd/navarchd/kubernetes.go chooses the authoriser. Answers are
+// kept in memory, so a process that starts while the authoriser is away knows no answer.
 package access
 
 import (
@@ -23,23 +22,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Authoriser decides whether a service account may list the Secrets of its own namespace. istiod too requires this
+// Authoriser decides whether a service account may list the Secrets of its own namespace. istiod requires the same
 // right of a proxy before it sends a private key (istio: pilot/pkg/credentials/kube/secrets.go, Authorize).
-// Implementations have to be safe for concurrent use, and may block until the context ends. An error means that the
-// right is unknown now.
+// Implementations must be safe for concurrent use.
 type Authoriser interface {
+	// MayListSecrets returns the right of a service account. It may block until ctx ends. An error means that the right is
+	// not known now.
 	MayListSecrets(ctx context.Context, who view.Identity) (Answer, error)
 }
 
 // Answer is the result of an Authoriser.
 type Answer struct {
 	Allowed bool
-	Why     string // for people, the reason of a refusal; empty if it is allowed
+	Why     string // reason of a refusal, for operators; empty if Allowed
 }
 
-// Snapshots is an Authoriser that reads RoleBindings and ClusterRoleBindings of a configuration folder from the store.
-// It applies the rules of Kubernetes' RBAC, in which only grants exist
-// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/). It never blocks, and returns no errors.
+// Snapshots is an Authoriser that reads RoleBindings and ClusterRoleBindings from a snapshot, by the rules of
+// Kubernetes' RBAC (https://kubernetes.io/docs/reference/access-authn-authz/rbac/). It never blocks, and returns no
+// errors.
 type Snapshots struct {
 	Current func() *mirror.Snapshot // returns the newest snapshot
 }
@@ -50,7 +50,7 @@ func (s Snapshots) MayListSecrets(_ context.Context, who view.Identity) (Answer,
 }
 
 // Granted returns the right that the bindings of a snapshot grant to an identity. As in Istio, only bindings of the
-// identity's own cluster count, even if the Secret is the config cluster's (istio:
+// identity's own cluster count, even for a Secret of the config cluster (istio:
 // pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func Granted(s *mirror.Snapshot, who view.Identity) Answer {
 	subjects := []string{who.Namespace + "/" + who.Account, who.Namespace + "/*", "*/*"}

@@ -19,25 +19,24 @@ type Settings struct {
 	Away time.Duration
 }
 
-// The default settings.
+// These are the default settings.
 const (
 	DefaultYes  = 5 * time.Minute
 	DefaultNo   = time.Minute
 	DefaultAway = 24 * time.Hour
 )
 
-// The pauses before a failed authoriser is queried again: the first, which each further failure doubles, and the
-// maximum.
+// These are the pauses before a failed query is repeated. Each further failure doubles the pause.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 )
 
-// Standing is the right of one identity at one time. Comparable.
+// Standing is the right of one identity at one time. It is comparable.
 type Standing struct {
 	Known   bool   // false before the first answer, and while an outdated answer is queried again
-	Allowed bool   // true only if Known
-	Why     string // for people, the reason of a refusal
+	Allowed bool   // true only if Known is true
+	Why     string // reason of a refusal, for operators
 }
 
 // Memory stores the answers of an authoriser, one for each identity. It has no clock: the caller passes the time. It is
@@ -50,15 +49,15 @@ type Memory struct {
 // state is the state of one identity.
 type state struct {
 	answer   Answer
-	at       time.Time // when the answer was queried; zero before the first answer
-	failures int       // consecutive failures since then
+	at       time.Time // time of the query that gave the answer; zero before the first answer
+	failures int       // number of failures since the answer
 	failed   time.Time // time of the last failure
-	err      error     // of the last failure
-	inFlight time.Time // when the running query began; zero if none runs
-	doubted  bool      // to be queried again at once
+	err      error     // the last failure
+	inFlight time.Time // time at which the running query began; zero: no query runs
+	doubted  bool      // the identity must be queried again at once
 }
 
-// NewMemory returns a Memory without answers.
+// NewMemory returns a Memory without answers. Zero fields of s mean the defaults.
 func NewMemory(s Settings) *Memory {
 	for _, d := range []struct {
 		value     *time.Duration
@@ -71,19 +70,20 @@ func NewMemory(s Settings) *Memory {
 	return &Memory{settings: s, answers: map[view.Identity]*state{}}
 }
 
-// Standing returns the right of an identity at the given time.
+// Standing returns the right of an identity at the time now. If the last query failed, the right is known and refused,
+// except while the last positive answer is younger than Settings.Away.
 func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	r := m.answers[who]
 	if r == nil {
 		return Standing{}
 	}
-	said, age := !r.at.IsZero(), now.Sub(r.at)
+	answered, age := !r.at.IsZero(), now.Sub(r.at)
 	switch {
-	case said && age < m.validity(r):
+	case answered && age < m.validity(r):
 		return Standing{Known: true, Allowed: r.answer.Allowed, Why: r.answer.Why}
 	case r.failures == 0:
 		return Standing{}
-	case !said:
+	case !answered:
 		return Standing{Known: true, Why: fmt.Sprintf("nobody can say yet whether it may: %v", r.err)}
 	case !r.answer.Allowed:
 		return Standing{Known: true, Why: r.answer.Why}
@@ -101,9 +101,9 @@ func (m *Memory) validity(r *state) time.Duration {
 	return m.settings.No
 }
 
-// Queries returns those of the wanted identities that the authoriser has to be queried about now, sorted, and the time
-// until there may be more. The caller calls Answered or Failed for each. Outdated answers that are not wanted are
-// dropped.
+// Queries returns the identities among the wanted ones about which the authoriser must be queried now, sorted. The
+// caller must call Answered or Failed for each. wait is the time after which there may be more. Queries drops outdated
+// answers of other identities.
 func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}
@@ -135,7 +135,7 @@ func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries
 	return queries, wait
 }
 
-// due returns the time at which an identity has to be queried again.
+// due returns the time at which an identity must be queried again.
 func (m *Memory) due(r *state) time.Time {
 	switch {
 	case r.failures > 0:
@@ -146,15 +146,15 @@ func (m *Memory) due(r *state) time.Time {
 	return r.at.Add(m.validity(r))
 }
 
-// Doubt marks an identity to be queried again at once, because its right may have changed. Until then the present
-// answer is used. The answer of a query that runs may be outdated, so it is queried again as well.
+// Doubt makes the next Queries return an identity, because its right may have changed. Until the new answer, the
+// present answer is used. If a query about the identity is running, the identity is queried again after it.
 func (m *Memory) Doubt(who view.Identity) {
 	if r := m.answers[who]; r != nil {
 		r.doubted = true
 	}
 }
 
-// Answered stores the answer of a query. Its validity begins when the query began.
+// Answered stores the answer of a query. The answer is valid from the time at which the query began.
 func (m *Memory) Answered(who view.Identity, a Answer, now time.Time) {
 	if r := m.answers[who]; r != nil {
 		*r = state{answer: a, at: r.inFlight, doubted: r.doubted}
@@ -164,7 +164,7 @@ func (m *Memory) Answered(who view.Identity, a Answer, now time.Time) {
 	}
 }
 
-// Failed records the failure of a query.
+// Failed records that a query failed with err at the time now. The last answer stays.
 func (m *Memory) Failed(who view.Identity, err error, now time.Time) {
 	if r := m.answers[who]; r != nil {
 		r.failures, r.failed, r.err, r.inFlight = r.failures+1, now, err, time.Time{}

@@ -78,6 +78,7 @@ func TestAnswersAreKept(t *testing.T) {
 
 // While the authoriser does not answer, an allowed answer applies for a day and a denied one stays denied; an identity
 // without an answer is denied. Queries are repeated at growing intervals.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestAuthoriserAway(t *testing.T) {
 	c, three := newClock(t), view.Identity{Namespace: "shop", Account: "three"}
 	known, all := []view.Identity{one, two}, []view.Identity{one, three, two}
@@ -115,6 +116,7 @@ func TestAuthoriserAway(t *testing.T) {
 
 // The operator sets how long an allowed answer applies while the authoriser does not answer: exactly that long after
 // the query for it; a day by default.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestTimeThatAYesStands(t *testing.T) {
 	for stated, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 2 * time.Hour: 2 * time.Hour, 72 * time.Hour: 72 * time.Hour} {
 		c, it := newClock(t), []view.Identity{one}

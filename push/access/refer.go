@@ -17,13 +17,13 @@ import (
 
 // Reference is a Secret that an object makes workloads use.
 type Reference struct {
-	Namespace string // of the Secret; empty for the workload's namespace
+	Namespace string // namespace of the Secret; empty: the workload's namespace
 	Name      string
 }
 
-// References yields the Secrets that a record refers to, by the names with which workloads subscribe to their private
-// keys. Secrets may repeat. The kinds are Gateway (the credentialNames of servers that terminate TLS), DestinationRule
-// (credentialName), and EnvoyFilter (any string in a patch's value that is the name of a Secret).
+// References returns a sequence of the Secrets whose private keys a record makes workloads use. Secrets may repeat. It
+// reads Gateways (credentialName and credentialNames of servers that terminate TLS), DestinationRules (credentialName),
+// and EnvoyFilters (strings in the values of patches that are names of Secrets). For other kinds it yields nothing.
 func References(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		for name := range namesIn(r) {
@@ -34,9 +34,8 @@ func References(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// PullSecret returns the Secret with the credentials by which proxies fetch the module of a WasmPlugin or
-// TrafficExtension. It is in the record's own namespace. The result is false if the record fetches no image, or is of
-// another kind.
+// PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. It is in the
+// namespace of the record. ok is false if the record is of another kind, or its module is fetched without credentials.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
 	if !is || len(Selectors(r)) == 0 {
@@ -46,7 +45,7 @@ func PullSecret(r model.Record) (ref Reference, ok bool) {
 	return Reference{e.Key.Namespace, wasm.GetImagePullSecret()}, extension.Registry(wasm) != ""
 }
 
-// AllReferences yields the Secrets of PullSecret and References.
+// AllReferences returns a sequence of the Secrets of PullSecret and References.
 func AllReferences(r model.Record) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		if ref, ok := PullSecret(r); ok && !yield(ref) {
@@ -60,8 +59,8 @@ func AllReferences(r model.Record) iter.Seq[Reference] {
 	}
 }
 
-// ParseName parses the name of a Secret in any of its forms. A name alone, as in credentialName, is one of them. The
-// result is false for other names.
+// ParseName parses the name of a Secret in one of these forms: NAME, as in credentialName, NAMESPACE/NAME, both also
+// behind model.SecretCredential, and NAMESPACE/NAME behind model.GatewaySecretCredential. ok is false for other names.
 func ParseName(name string) (ref Reference, ok bool) {
 	rest, qualified := strings.CutPrefix(name, model.GatewaySecretCredential)
 	if !qualified {
@@ -73,7 +72,8 @@ func ParseName(name string) (ref Reference, ok bool) {
 	return Reference{Name: rest}, !qualified && rest != ""
 }
 
-// namesIn yields the names of Secrets in a record, in any of their forms. Names may be empty.
+// namesIn returns a sequence of the names of Secrets in a record, in any form that ParseName parses. Names may be
+// empty.
 func namesIn(r model.Record) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		switch t := r.(type) {
@@ -100,7 +100,7 @@ func namesIn(r model.Record) iter.Seq[string] {
 	}
 }
 
-// all yields the names. The result is false if yield ended the iteration.
+// all yields the names. It returns false if yield ended the iteration.
 func all(names []string, yield func(string) bool) bool {
 	for _, name := range names {
 		if !yield(name) {
@@ -123,8 +123,8 @@ func terminates(m networkingv1.ServerTLSSettings_TLSmode) bool {
 	return false
 }
 
-// texts yields the strings in a value, at any depth, that have the prefix of a name of a Secret. The result is false if
-// yield ended the iteration.
+// texts yields the strings in a value, at any depth, that begin like a name of a Secret. It returns false if yield
+// ended the iteration.
 func texts(v *structpb.Value, yield func(string) bool) bool {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
@@ -161,9 +161,9 @@ func reaches(r model.Record, root, namespace string) (ok bool) {
 	return ok
 }
 
-// Selectors returns the selectors of a record that may refer to Secrets: it applies to the workloads that one of them
-// matches. An empty selector matches all workloads. A record with targetRefs has one for each Gateway among them; for
-// targets of other kinds the result is empty.
+// Selectors returns the workload selectors of a record that may refer to Secrets. The record applies to a workload if
+// one of the selectors matches the workload's labels. An empty selector matches all workloads. For a record with
+// targetRefs, the result has a selector for each Gateway among the targets, and no selector for targets of other kinds.
 func Selectors(r model.Record) []map[string]string {
 	var selector map[string]string
 	var targets []*typev1.PolicyTargetReference
@@ -199,20 +199,21 @@ func SelectsAll(selectors []map[string]string) bool {
 	return slices.ContainsFunc(selectors, func(selector map[string]string) bool { return len(selector) == 0 })
 }
 
-// Use is the relation of a workload to a Secret, by the objects that refer to the Secret.
+// Use states whether the workloads of an identity use a Secret, according to the objects that refer to the Secret.
 type Use uint8
 
 // The values of Use.
 const (
 	Unreferred Use = iota // no object that applies to the workload's namespace refers to the Secret
-	Unselected            // some objects do, but select other workloads
-	Unlabelled            // some objects do, by labels, but the source knows no labels of the workload
-	Referred
+	Unselected            // some objects refer to it, but select other workloads
+	Unlabelled            // some objects refer to it and select by labels, but the workload's labels are not known
+	Referred              // an object that selects the workload refers to it
 )
 
-// UseOf returns the use of a Secret of an identity's own namespace by the identity's workloads. candidates are the
-// records that may refer to the Secret. labels returns the sets of labels that the source has for the workloads; a
-// proxy's own statement does not count. labels is only called if a selector decides.
+// UseOf returns the use of a Secret by the workloads of an identity. The Secret is in the identity's namespace.
+// candidates are the records that may refer to it, and root is the mesh's root namespace. labels returns the sets of
+// labels of the identity's workloads in the configuration, not those that proxies state. It is called only if a
+// selector decides.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {

@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// authorities is the suffix of the names of Secrets with CAs that belong to another Secret.
 const authorities = model.AuthoritiesSuffix
 
-// ConfigMap parses the name of a ConfigMap with certificates of authorities. ok is false for other names, and for a
-// malformed one.
+// ConfigMap parses the name of a ConfigMap with CAs, configmap://NAMESPACE/NAME. ok is false for other and for
+// malformed names.
 func ConfigMap(name string) (ref Reference, ok bool) {
 	namespace, short, is := model.ConfigMapOf(name)
 	return Reference{namespace, short}, is && short != ""
@@ -22,19 +23,19 @@ func ConfigMap(name string) (ref Reference, ok bool) {
 
 // SecretUse is a Secret or ConfigMap that a record makes workloads use, with or without its private key.
 type SecretUse struct {
-	Namespace string            // of these workloads; empty for all namespaces
-	Name      string            // of the Secret or ConfigMap
-	Selector  map[string]string // labels of these workloads; empty for all workloads
-	Of        string            // namespace of the Secret or ConfigMap; empty for the workload's namespace
-	ConfigMap bool              // Name is a ConfigMap's
-	Gateways  bool              // the workloads are those that Gateways select, in Namespace
-	Field     string            // of the record, which has the name; empty for an EnvoyFilter
+	Namespace string            // namespace of the workloads; empty: all namespaces
+	Name      string            // name of the Secret or ConfigMap
+	Selector  map[string]string // labels of the workloads; empty: all workloads
+	Of        string            // namespace of the Secret or ConfigMap; empty: the workload's namespace
+	ConfigMap bool              // Name is the name of a ConfigMap
+	Gateways  bool              // the workloads are those in Namespace that Gateways select
+	Field     string            // field of the record that contains the name; empty for an EnvoyFilter
 }
 
 // uses collects the SecretUses of one record.
 type uses struct {
 	all []SecretUse
-	of  SecretUse // Namespace, Selector and Gateways of each
+	of  SecretUse // template of the elements: Namespace, Selector and Gateways
 }
 
 // add adds a Secret, or a ConfigMap, by its name in a field.
@@ -57,10 +58,10 @@ func (u *uses) add(field, name string) {
 	}
 }
 
-// addPair adds a Secret with a private key, and where a CA is in it, NAME for a NAME-cacert.
+// addPair adds a Secret with a private key. For NAME-cacert it also adds NAME.
 func (u *uses) addPair(field, name string) {
 	if _, is := ConfigMap(name); is {
-		return // has no private key
+		return // a ConfigMap has no private key
 	}
 	u.add(field, name)
 	if short, is := strings.CutSuffix(name, authorities); is {
@@ -68,9 +69,10 @@ func (u *uses) addPair(field, name string) {
 	}
 }
 
-// SecretUses lists the Secrets and ConfigMaps that have to exist so that a record takes effect. They may repeat. They
-// are those of References and PullSecret, and the related ones with certificates of authorities: caCertCredentialName,
-// NAME-cacert for a client or a mutual server, and NAME for a NAME-cacert. root is the mesh's root namespace.
+// SecretUses returns the Secrets and ConfigMaps that may be needed so that a record takes effect. They may repeat. They
+// are those of References and PullSecret, and those with CAs: caCertCredentialName, and NAME-cacert beside the Secret
+// NAME of a client or a mutual server. For NAME-cacert the result also has NAME, which may contain the CAs. root is the
+// mesh's root namespace.
 func SecretUses(r model.Record, root string) (all []SecretUse) {
 	for _, selector := range Selectors(r) {
 		u := &uses{of: SecretUse{Namespace: r.Meta().Key.Namespace, Selector: selector}}
@@ -90,7 +92,7 @@ func (u *uses) record(r model.Record, root string) {
 		}
 	case *model.DestinationRule:
 		if u.of.Gateways = len(u.of.Selector) == 0; u.of.Gateways {
-			u.of.Namespace = "" // a rule does not say in which namespaces gateways are
+			u.of.Namespace = "" // gateways may be in any namespace
 		}
 		for at, p := range traffic.All(t.Spec) {
 			u.client(at, p.GetTls())
@@ -139,7 +141,7 @@ func (u *uses) server(at string, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// addTrust adds a Secret or ConfigMap of authorities, and NAME for a NAME-cacert.
+// addTrust adds a Secret or ConfigMap with CAs. For the Secret NAME-cacert it also adds NAME.
 func (u *uses) addTrust(field, name string) {
 	u.add(field, name)
 	if short, is := strings.CutSuffix(name, authorities); is && !strings.HasPrefix(name, model.ConfigMapCredential) {

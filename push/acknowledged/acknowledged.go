@@ -1,22 +1,20 @@
-// Package acknowledged reports the state of the proxies' acknowledgements to the leader. It reports the revision of the
-// store up to which the streams of all replicas have acknowledged their configuration, and the objects that proxies
-// refuse. The leader writes one revision as a question (awaited/). Each replica writes its answer once, when all of its
-// streams have reached the revision (acknowledged/, under a lease). So the number of writes depends on the leader's
-// questions, not on the proxies or endpoints that come and go.
+// Package acknowledged tells the leader which revision of the store all proxies have acknowledged, and because of which
+// objects proxies refuse configuration. The leader writes one revision to etcd as a question (awaited/). Each replica
+// writes its answer (acknowledged/, under a lease) when all of its streams have acknowledged that revision. So the
+// number of writes depends on the leader's questions, and not on proxies or endpoints that come and go.
 //
 // Owns: this replica's answer in acknowledged/; at the leader awaited/, and the content of all answers.  Reads: both,
 // etcd through store/kv.  Never: reports on single proxies; decides on the consequences.
 //
 // # One question
 //
-// The leader writes into an object's status whether proxies have its present generation (navarch.io/Delivered). The
-// source's events have the generation. When the ingester's queue is empty, all generations are in the store at the
-// revision of the ingester's last write, and the leader's question is that revision.
+// The leader writes to an object's status whether proxies have the object's present generation (navarch.io/Delivered).
+// The generation comes from the source's events. When the ingester's queue is empty, the store has all generations at
+// the revision of the ingester's last write. The leader's question is that revision.
 //
-// The plan of a replica first notifies the streams of the revision. Then the replica records the streams that are not
-// up to date at that moment (serve.Unsettled), and answers when all of them are. So each stream is examined once for a
-// question, and the answer does not wait for streams that join or move later. No proxy or endpoint that comes or goes
-// causes a write to etcd or to the API server.
+// A replica waits until its plan has notified the streams of the revision. Then it records the streams that are not up
+// to date at that moment (serve.Unsettled), and answers when all of these are up to date. So the answer does not wait
+// for streams that join later, or for later changes.
 //
 // Answers have the epoch of the leader's question, because revisions begin again when etcd is restored. A leader
 // without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers. A version that is withheld
@@ -34,25 +32,25 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The places in etcd: the folder of the answers, and the folder and path of the question.
+// These are paths in etcd: the folder of the answers, and the folder and path of the question.
 const (
 	folder  = "acknowledged/"
 	awaited = "awaited/"
 	path    = awaited + "revision"
 )
 
-// Times of writes.
+// These are times of writes.
 const (
-	lease     = time.Minute     // an answer expires so long after the replica that wrote it ended
+	lease     = time.Minute     // life of an answer after its replica has ended
 	writeTime = 5 * time.Second // limit of one write
 )
 
-// Limits of one replica's answer: users control the objects, and proxies the texts.
+// These limit one replica's answer, because users control the objects, and proxies the texts.
 const (
-	maxRefusals = 200
-	maxText     = 256 // bytes; longer texts are truncated
-	maxPath     = 1 << 10
-	maxEncoded  = 512 << 10
+	maxRefusals = 200       // number of objects
+	maxText     = 256       // bytes of a text; longer texts are truncated
+	maxPath     = 1 << 10   // bytes of an object's path; objects with longer paths are left out
+	maxEncoded  = 512 << 10 // bytes of an encoded answer
 )
 
 // Refusal is an object because of which proxies refuse configuration.
@@ -61,8 +59,8 @@ type Refusal struct {
 	Text   string // the error of one of the proxies
 }
 
-// question is the leader's question. Its epoch tells the answers to different leaders apart: revisions begin again when
-// etcd is restored.
+// question is the leader's question. Its epoch distinguishes answers to different leaders, because revisions begin
+// again when etcd is restored.
 type question struct {
 	Epoch    int64 `json:"epoch"`
 	Revision int64 `json:"revision"`
@@ -70,7 +68,7 @@ type question struct {
 
 // answer is the answer of a replica.
 type answer struct {
-	question               // its revision is the one that was reached: that of the leader's question, or a newer one
+	question               // its revision is the one that was reached, which may be newer than that of the leader's question
 	Replica  string        `json:"replica"`
 	Refused  []refusalJSON `json:"refused,omitempty"`
 }
@@ -81,7 +79,7 @@ type refusalJSON struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// entries returns refusals within the limits: each object once, with its first text, sorted by object.
+// entries returns refusals within the limits, sorted by object. Each object occurs once, with its first text.
 func entries(refused []Refusal) (all []refusalJSON) {
 	seen := map[string]bool{}
 	for _, r := range refused {
@@ -99,8 +97,8 @@ func entries(refused []Refusal) (all []refusalJSON) {
 // truncate cuts a text to maxText bytes of valid UTF-8.
 func truncate(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
-// decode decodes another replica's answer, within the same limits. Objects of a kind that this build does not know are
-// left out.
+// decode decodes another replica's answer, within the same limits. It leaves out objects of a kind that this build does
+// not know. It fails if the answer is too long or does not decode.
 func decode(raw []byte) (a answer, refused []Refusal, err error) {
 	if len(raw) > maxEncoded {
 		return a, nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)
@@ -116,8 +114,8 @@ func decode(raw []byte) (a answer, refused []Refusal, err error) {
 	return a, refused, nil
 }
 
-// questionIn decodes the question in the folder awaited/. Without a question it returns the zero question. The error is
-// a question that does not decode.
+// questionIn decodes the question in the folder awaited/. Without a question it returns the zero question. It fails if
+// the question does not decode.
 func questionIn(f kv.Folder) (q question, err error) {
 	for _, blob := range f.Blobs {
 		if blob.Path == path {

@@ -27,21 +27,22 @@ type Collector struct {
 
 // Answers are the answers of all replicas to one leader. They are immutable.
 type Answers struct {
-	revisions map[string]int64 // by replica; the newest revision of several processes with one name
-	// Refused has each object because of which proxies refuse configuration once, with the first text, sorted by object.
+	revisions map[string]int64 // by replica; of several processes with the same name, the newest revision
+	// Refused has the objects because of which proxies refuse configuration, each once, sorted.
 	Refused []Refusal
 }
 
-// NewCollector returns a Collector without answers; log nil is slog's default.
+// NewCollector returns a Collector without answers. log nil: slog.Default().
 func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: cmp.Or(log, slog.Default())}
 }
 
-// Now returns the current answers; nil before they are read.
+// Now returns the current answers, or nil while Run has not read them or does not run.
 func (c *Collector) Now() *Answers { return c.now.Load() }
 
-// Acknowledged returns the revision that all of the replicas have acknowledged. Without replicas it is the greatest
-// one. The list waiting has the replicas that have not acknowledged the revision upTo.
+// Acknowledged returns the newest revision that all of the named replicas have acknowledged. It is 0 if a replica has
+// not answered, and math.MaxInt64 without replicas. waiting has the replicas that have not acknowledged the revision
+// upTo.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {
@@ -53,8 +54,8 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 	return revision, waiting
 }
 
-// Run follows the answers to the leader of an epoch until the context ends, and then forgets them. The error is a
-// folder that is not one of the fleet's, which is a fault of this build.
+// Run reads the answers in store to the leader of an epoch until ctx ends, and then drops them. The error means that
+// store cannot follow the folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -80,7 +81,7 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 		if a.Epoch == epoch {
 			out.revisions[a.Replica] = max(out.revisions[a.Replica], a.Revision)
 		}
-		for _, r := range objects { // also from answers to the leader before: refusals do not depend on the question
+		for _, r := range objects { // also of answers to an earlier leader, because refusals do not depend on the question
 			if _, known := refused[r.Object]; !known {
 				refused[r.Object] = r.Text
 			}
@@ -93,8 +94,8 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	return out
 }
 
-// Await writes the question of a revision, unless it is older than the last one of this epoch. The error is one of
-// kv.Store.ChangeFenced.
+// Await writes a revision as the leader's question. If the last question of the epoch has the same or a newer revision,
+// it writes nothing. The error is that of kv.Store.ChangeFenced.
 func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
 	q := question{epoch.Revision, revision}
 	if c.asked.Epoch == q.Epoch && c.asked.Revision >= revision {
@@ -112,9 +113,10 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 	return err
 }
 
-// Withdraw deletes the question of earlier leaders, so that replicas delete their answers. It is for a leader without
-// questions. It writes nothing if there is no question. It repeats failed writes until the question is deleted, the
-// epoch is deposed, or the context ends. log nil is slog's default. The error is a closed store.
+// Withdraw deletes the question of an earlier leader, so that replicas delete their answers. It is for a leader that
+// asks no questions. Without a question it writes nothing. It repeats failed writes until the question is deleted, the
+// epoch is deposed, or ctx ends, and then returns nil. log nil: slog.Default(). The error means that store cannot
+// follow the folder.
 func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

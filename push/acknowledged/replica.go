@@ -14,11 +14,11 @@ import (
 
 // Config holds the settings of a replica's Loop.
 type Config struct {
-	Name string // of the replica, in the fleet
-	// Notified returns the revision up to which every stream knows whether it is behind.
+	Name string // name of the replica in the fleet
+	// Notified returns the revision up to which the plan has notified every stream of its changes.
 	Notified func() int64
-	// Unsettled records the streams that have not acknowledged their current configuration. Its result, left, returns the
-	// number of the recorded streams that still have not.
+	// Unsettled records the streams that have not acknowledged their current configuration. left returns how many of these
+	// streams still have not acknowledged it.
 	Unsettled func() (left func() int)
 	// Refused returns the objects because of which proxies refuse configuration now.
 	Refused func() []Refusal
@@ -30,14 +30,14 @@ type Config struct {
 // Loop writes the answers of one replica. While etcd is away, the written answer stays until its lease expires.
 type Loop struct {
 	cfg   Config
-	path  string // of this process's answer
+	path  string // path of this process's answer
 	blobs *kv.Leased
-	wrote []byte // content of the answer; nil: it is not written
+	wrote []byte // the answer in etcd; nil: none
 
-	asked   question
-	reached question
+	asked   question   // the leader's question
+	reached question   // epoch of the question, and the newest revision that all streams have acknowledged
 	target  int64      // the revision that is reached when left returns 0
-	left    func() int // the result of Unsettled; nil: no stream is waited for
+	left    func() int // result of Unsettled; nil: no streams are recorded
 	refused []refusalJSON
 	ticks   int // number of checks since the question
 }
@@ -53,7 +53,8 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8]}
 }
 
-// Run answers until the context ends, and then deletes the answer. The error is a closed store.
+// Run answers the leader's questions in store until ctx ends, and then deletes the answer. Failed writes are logged and
+// repeated. The error means that store cannot follow the folder of questions.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	questions, err := store.Follow(ctx, awaited)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// BootstrapURL is the type that an agent requests before it starts Envoy: the patches of EnvoyFilters to its bootstrap.
-// BootstrapName is the one resource, which every proxy has; its list of patches may be empty.
+// BootstrapURL is the type that an agent requests before it starts Envoy. Every proxy has one resource of it, with the
+// name BootstrapName. It has the patches of EnvoyFilters to the proxy's bootstrap; there may be none.
 const (
 	BootstrapURL  = "navarch.io/bootstrap"
 	BootstrapName = "bootstrap"
@@ -17,20 +17,21 @@ const (
 
 // BootstrapPatch is one patch of an EnvoyFilter to the bootstrap.
 type BootstrapPatch struct {
-	From string // the EnvoyFilter and the index of the patch, for messages
-	// Merge is merged into the bootstrap. It is JSON with the field names of protobuf. Objects are merged field by field,
-	// but those with "@type" are replaced as one value; lists are appended; null removes a field.
+	From string // the EnvoyFilter and the field of the patch, for messages
+	// Merge is the JSON, with protobuf's field names, that the agent merges into the bootstrap. Objects are merged field
+	// by field, but objects with "@type" are replaced. Lists are appended. null removes a field.
 	Merge map[string]any
 }
 
-// The field names of the Struct.
+// These are the field names of the Struct.
 const (
 	bootstrapPatches = "patches"
 	bootstrapFrom    = "from"
 	bootstrapMerge   = "merge"
 )
 
-// EncodeBootstrap encodes the body of the resource. The error is a value that JSON does not have.
+// EncodeBootstrap encodes the body of the resource. It fails if a value of Merge is not of a type that JSON has, or a
+// string is not valid UTF-8.
 func EncodeBootstrap(patches []BootstrapPatch) (*structpb.Struct, error) {
 	list := make([]any, 0, len(patches))
 	for _, p := range patches {
@@ -39,8 +40,8 @@ func EncodeBootstrap(patches []BootstrapPatch) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{bootstrapPatches: list})
 }
 
-// DecodeBootstrap decodes the body of the resource. The error is a message that is not a Struct, or a patch without an
-// object to merge.
+// DecodeBootstrap decodes the body of the resource. It fails if the body is not a Struct, or if a patch has no object
+// to merge.
 func DecodeBootstrap(body *anypb.Any) ([]BootstrapPatch, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {

@@ -1,5 +1,5 @@
-// Package agentapi is the protocol between navarchd and navarch-agent: their messages on an ADS stream beside those of
-// Envoy. The encoding and the decoding of each message are side by side here, and nowhere else.
+// Package agentapi encodes and decodes the messages that navarchd and navarch-agent exchange on an ADS stream, in
+// addition to those of Envoy.
 //
 // # Resources
 //
@@ -13,35 +13,34 @@
 //	navarch.io/bootstrap                                       bootstrap  google.protobuf.Struct    BootstrapPatch (list)
 //	...istio.networking.nds.v1.NameTable                       (empty)    istio's pkg/dns/proto     Name (list)
 //
-// The name table has no name: agents request it by a wildcard, as stock agents do. The owner may be the only type on a
-// stream, in its first request: the agent moves its Envoy to that replica once the stream is admitted. So may the
-// bootstrap, on a stream that the agent opens before it starts Envoy, and closes after the response.
+// The name table has an empty name: agents request it by a wildcard, as Istio's agents do. The owner may also be the
+// type of a stream's first request: the agent then moves its Envoy to that replica after the stream is admitted. The
+// bootstrap may be the only type on a stream, which the agent opens before it starts Envoy, and closes after the
+// response.
 //
 // # Metadata of a stream
 //
-//	navarch-store      header in both directions: the name of the store of the revisions; opaque
+//	navarch-store      header in both directions: the opaque name of the store to which revisions belong
 //	navarch-revision   header from the agent: the revision of MinRevision
-//	navarch-place      header from the agent: the place of MinRevision, or empty; agents that understand places send it
-//	navarch-behind     trailer of a stream that is refused because the replica is behind navarch-revision: its revision
+//	navarch-place      header from the agent, if it understands places: the place of MinRevision, which may be empty
+//	navarch-behind     trailer of a stream that is refused because the replica is behind: the replica's revision
 //
-// Every delta response has the revision of the store from which it was made in system_version_info, in decimal. For an
-// agent that understands places, a space follows, and the place of the newest state that the replica has read among all
-// writes of leaders. The agent keeps the highest revision of all replicas and the last place, and states them on its
-// next stream.
+// The field system_version_info of every delta response has the revision of the store from which the response was made,
+// in decimal. For an agent that understands places, a space and a place follow. A place is a position in the sequence
+// of all writes of leaders; this one is the position of the newest state that the replica has read. The agent stores
+// the highest revision and the last place that any replica has sent, and states them on its next stream.
 //
-// Input is decoded defensively: an invalid header counts as absent. An invalid message is an error, for which the agent
-// refuses the response.
+// An invalid header counts as absent. An invalid message is an error, because of which the agent refuses the response.
 //
 // Owns: nothing; values are immutable.  Reads: nothing.  Never: a stream, a connection, the snapshot.
 //
 // # Agent resources in the server
 //
-// An agent requests these types on the stream that it forwards for Envoy. Each client has one resource of such a type,
-// encoded once for all clients with an equal one. A resource is sent when it changes and counts against the stream's
-// credit. push/delta treats these types as dynamic types, with the nonces, ACKs, NACKs, credit and resume of all other
-// types.
+// Each client has one resource of each of these types. Clients with equal resources share the encoded bytes. A resource
+// is sent when it changes, and counts against the stream's credit. For push/delta these types are dynamic types, with
+// the nonces, ACKs, NACKs, credit and resume of all other types.
 //
-// The mesh's trust is such a type (push/trust). Roots and revocation lists always travel together, so a replica that
-// cannot unseal the keyring sends neither. ca/agent keeps the newest list of each issuer, and reports a root as held
-// only once the agent has the root's list.
+// The mesh's trust is such a type (push/trust). Roots and revocation lists are always sent together, so a replica that
+// cannot unseal the keyring sends neither. ca/agent keeps the newest list of each issuer. It reports that it holds a
+// root only when it also has the root's list.
 package agentapi

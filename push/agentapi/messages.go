@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// The types that agents request, and the name of the one resource of each.
+// These are types that agents request, and the name of the one resource of each.
 const (
 	OwnerURL  = "navarch.io/owner"
 	OwnerName = "owner"
@@ -22,10 +22,10 @@ const (
 // Owner names the replica that a proxy belongs to.
 type Owner struct {
 	Address string // host:port; empty: the agent keeps its connection
-	Self    bool   // whether the replica that sends it is the owner
+	Self    bool   // the replica that sends the message is the owner
 }
 
-// The field names of Owner's Struct.
+// These are the field names of Owner's Struct.
 const (
 	ownerAddress = "address"
 	ownerSelf    = "self"
@@ -38,8 +38,8 @@ func (o Owner) Encode() *structpb.Struct {
 	}}
 }
 
-// DecodeOwner decodes the body of the resource. The error is a message that is not a Struct, or an address that is not
-// host:port.
+// DecodeOwner decodes the body of the resource. It fails if the body is not a Struct, or if the address is neither
+// empty nor host:port.
 func DecodeOwner(body *anypb.Any) (Owner, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {
@@ -55,7 +55,7 @@ func DecodeOwner(body *anypb.Any) (Owner, error) {
 	return o, nil
 }
 
-// Trust holds the roots and revocation lists by which certificates of the mesh are verified. They travel together, so
+// Trust holds the roots and revocation lists by which certificates of the mesh are verified. They are sent together, so
 // that an agent never has a root without the existing revocation lists of its certificates.
 type Trust struct {
 	Roots []byte // certificates, PEM
@@ -66,7 +66,7 @@ type Trust struct {
 func (t Trust) Encode() *tlsv3.CertificateValidationContext {
 	m := &tlsv3.CertificateValidationContext{TrustedCa: inline(t.Roots)}
 	if len(t.Lists) > 0 {
-		// The lists are of leaf certificates alone; no list exists for the issuers of intermediate ones.
+		// There are lists only of leaf certificates, and none of the issuers of intermediate certificates.
 		m.Crl, m.OnlyVerifyLeafCertCrl = inline(t.Lists), true
 	}
 	return m
@@ -77,8 +77,8 @@ func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
-// DecodeTrust decodes the body of the resource. The error is a message that is not a CertificateValidationContext. The
-// caller validates the roots and lists.
+// DecodeTrust decodes the body of the resource. It fails if the body is not a CertificateValidationContext. It does not
+// validate the roots and lists.
 func DecodeTrust(body *anypb.Any) (Trust, error) {
 	var m tlsv3.CertificateValidationContext
 	if err := body.UnmarshalTo(&m); err != nil {

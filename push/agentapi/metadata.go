@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// The headers and the trailer of a stream.
+// These are the names of the headers and the trailer of a stream.
 const (
 	storeHeader    = "navarch-store"
 	revisionHeader = "navarch-revision"
@@ -16,21 +16,21 @@ const (
 	behindTrailer  = "navarch-behind"
 )
 
-// MinRevision is the newest revision of the store of which a proxy was sent configuration, by any replica. No replica
-// may send it configuration of an older revision.
+// MinRevision is the newest state of which a proxy was sent configuration by any replica. A replica must not send the
+// proxy configuration of an older state.
 type MinRevision struct {
 	Store    string // name of the store; empty: unknown
 	Revision int64  // 0: the proxy was sent no configuration
-	// Place is the position of that configuration among all writes of leaders, as replicas state it: opaque. Revisions
-	// begin again when etcd is restored, places do not. Empty: unknown.
+	// Place is the position of that state in the sequence of all writes of leaders, an opaque text. Unlike revisions,
+	// places do not begin again when etcd is restored. Empty: unknown.
 	Place string
 }
 
-// maxPlace is the length of the longest accepted place, in bytes.
+// maxPlace is the maximum length of an accepted place in bytes.
 const maxPlace = 64
 
-// Encode adds m to the metadata of a stream that is about to be opened. Without a revision only the place is added,
-// which is always present because it requests places (AppendVersion).
+// Encode adds m to the metadata of a stream that is about to be opened. The place is added even if it is empty, because
+// the header requests places from the replica (AppendVersion). Without a revision nothing else is added.
 func (m MinRevision) Encode(md metadata.MD) {
 	md.Set(placeHeader, m.Place)
 	if m.Revision <= 0 {
@@ -42,9 +42,9 @@ func (m MinRevision) Encode(md metadata.MD) {
 	}
 }
 
-// DecodeMinRevision decodes the metadata of an opened stream from its context. An invalid revision, or a place that is
-// too long, counts as absent; a client that forges one only delays its own stream. places reports whether the client
-// understands places in system_version_info.
+// DecodeMinRevision decodes the metadata of a stream from the stream's context. An invalid revision, or a place that is
+// too long, counts as absent. The values are the client's statements; a false one only delays the client's own stream.
+// places reports whether the client understands places in system_version_info.
 func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	header := metadata.ValueFromIncomingContext(ctx, placeHeader)
 	if place := single(header); len(place) <= maxPlace {
@@ -56,31 +56,30 @@ func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	return m, len(header) == 1
 }
 
-// EncodeStore adds the name of a replica's store to the header of its response. It adds nothing for an empty name,
-// which is not known yet.
+// EncodeStore adds the name of a replica's store to the headers of a stream. For an empty (unknown) name it adds
+// nothing.
 func EncodeStore(md metadata.MD, store string) {
 	if store != "" {
 		md.Set(storeHeader, store)
 	}
 }
 
-// DecodeStore returns the name of a replica's store; empty if the header has no name.
+// DecodeStore returns the name of a replica's store from the headers of a stream, or "" if they do not name one.
 func DecodeStore(header metadata.MD) string { return single(header.Get(storeHeader)) }
 
-// EncodeBehind returns the trailer of a stream that a replica refuses because it is behind the client's MinRevision.
-// The revision is the replica's.
+// EncodeBehind returns the trailer of a stream that a replica refuses because the replica is behind the client's
+// MinRevision. revision is the replica's revision.
 func EncodeBehind(revision int64) metadata.MD {
 	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
-// DecodeBehind returns the revision of a replica that refused a stream because it is behind. It returns false if the
-// stream ended for another reason.
+// DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }
 
-// AppendVersion appends the text of system_version_info: the revision and, unless it is empty, the place, which only
-// some clients understand.
+// AppendVersion appends the text of system_version_info to b, and returns the result. The text has the revision and,
+// unless it is empty, the place. The place must be empty for a client that does not understand places.
 func AppendVersion(b []byte, revision int64, place string) []byte {
 	b = strconv.AppendInt(b, revision, 10)
 	if place != "" {
@@ -89,7 +88,7 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 	return b
 }
 
-// DecodeVersion is the inverse of AppendVersion. It returns false for other texts, as other control planes write them.
+// DecodeVersion parses a text of AppendVersion. ok is false for other texts, which other control planes may send.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	number, place, _ := strings.Cut(text, " ")
 	revision, ok = decodeRevision(number)
@@ -102,7 +101,7 @@ func DecodeVersion(text string) (revision int64, place string, ok bool) {
 // encodeRevision returns the header's text of a revision.
 func encodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// decodeRevision is the inverse of encodeRevision. It returns false for other texts.
+// decodeRevision parses a text of encodeRevision. It returns false for other texts.
 func decodeRevision(text string) (revision int64, ok bool) {
 	revision, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || revision < 0 {
@@ -111,7 +110,7 @@ func decodeRevision(text string) (revision int64, ok bool) {
 	return revision, true
 }
 
-// single returns the value of a header that was sent once; empty if it was sent never or repeatedly.
+// single returns the value of a header that was sent once. If it was sent never or repeatedly, it returns "".
 func single(values []string) string {
 	if len(values) == 1 {
 		return values[0]

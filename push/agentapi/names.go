@@ -10,24 +10,24 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// NameTableURL is the type that agents request, stock ones too, for the names of the mesh, with which they answer DNS.
-// Its one resource has no name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
+// NameTableURL is the type with which agents, including Istio's, request the host names of the mesh, so that they can
+// answer DNS queries. Its one resource has an empty name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
 const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
-// RegistryKubernetes is the registry of Kubernetes Services, which agents resolve by short names too. Names of other
-// registries are resolved in full alone.
+// RegistryKubernetes is the Name.Registry of Kubernetes Services. Agents also resolve their short names. Names of other
+// registries have no short form.
 const RegistryKubernetes = "Kubernetes"
 
 // Name holds the DNS records of one host.
 type Name struct {
-	Host      string       // lower case, without a dot at the end; may begin with "*."
+	Host      string       // in lower case, without a trailing dot; may begin with "*."
 	Addresses []netip.Addr // at least one
-	Registry  string       // RegistryKubernetes, or another registry of istiod's
-	Shortname string       // of the Service, or of a Pod of a headless one; RegistryKubernetes alone
-	Namespace string       // of the Service; RegistryKubernetes alone
+	Registry  string       // RegistryKubernetes, or another registry name of istiod
+	Shortname string       // name of the Service, or of a Pod of a headless Service; only for RegistryKubernetes
+	Namespace string       // namespace of the Service; only for RegistryKubernetes
 }
 
-// The field numbers of NameTable and NameInfo.
+// These are the field numbers of NameTable and NameInfo.
 const (
 	tableEntries = 1
 	entryHost    = 1
@@ -38,7 +38,8 @@ const (
 	infoSpace    = 4
 )
 
-// AppendName appends a name as one entry of an encoded table; a table is the concatenation of its entries.
+// AppendName appends the encoding of a name to b, and returns the result. An encoded table is the concatenation of
+// encoded names.
 func AppendName(b []byte, n Name) []byte {
 	var info []byte
 	for _, a := range n.Addresses {
@@ -62,8 +63,8 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// DecodeNames decodes the body of a name table. Invalid addresses are left out, and names without any address too;
-// unknown fields are ignored. The error is a body of another type, or one that does not decode.
+// DecodeNames decodes the body of a name table. It leaves out invalid addresses, and names without a host or without
+// any valid address. It ignores unknown fields. It fails if the body is of another type or does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
 		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())
@@ -115,8 +116,8 @@ func (n *Name) decodeInfo(number protowire.Number, value []byte) error {
 	return nil
 }
 
-// fields calls f with each length-delimited field of a message; other fields are skipped. The error is one of f, or a
-// message that does not decode.
+// fields calls f with each length-delimited field of a message, and skips other fields. It fails if f fails, or if the
+// message does not decode.
 func fields(b []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

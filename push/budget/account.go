@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity, if matters returns true for it and they are out of date.
+// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true.
 func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -26,7 +26,7 @@ func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	l.mu.Unlock()
 }
 
-// The caller of the functions below holds the lock.
+// The callers of the functions below hold the lock.
 
 // credential returns a holder's credential, and creates it if necessary.
 func (l *Ledger) credential(h Holder) *credential {
@@ -46,13 +46,14 @@ func (l *Ledger) credential(h Holder) *credential {
 // most returns the limit of an identity's streams. Proven streams of light credentials may exceed it.
 func (l *Ledger) most(a *account) int { return l.cfg.Least + l.cfg.PerKnown*len(a.known) }
 
-// proven reports whether a stream is of a known workload.
+// proven reports whether a holder's streams are proven.
 func (a *account) proven(h Holder) bool {
 	_, known := a.known[h.From]
 	return h.Pod || known
 }
 
-// loser returns the stream that must end so that e may enter; nil if no stream must end. The error refuses e.
+// loser returns the stream that must end so that e may enter, or nil if no stream must end. The error means that e must
+// not enter.
 func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	a := c.account
 	if a.streams < l.most(a) {
@@ -72,7 +73,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	case greedy == nil:
 		return nil, nil // all credentials are light
 	case c.streams.Len()+1 >= greedy.streams.Len():
-		// With e the credential would have the most streams itself, so that the two credentials would displace each other.
+		// With e, the credential would have the most streams itself, and the two credentials would displace each other.
 		if loser = a.newestUnproven(c); proven && loser != nil {
 			return loser, nil
 		}
@@ -164,8 +165,8 @@ func (e *Entry) remove() {
 	}
 }
 
-// spend implements Spend. One credential may use a quarter of its identity's bytes, and streams that are not proven may
-// use three quarters together.
+// spend implements Spend. One credential may use 1/4 of its identity's bytes. All credentials without a Pod may use 3/4
+// together; only a proven stream may exceed that.
 func (e *Entry) spend(bytes int) (granted int) {
 	l, c := e.ledger, e.credential
 	a, free := c.account, l.cfg.NamesFree

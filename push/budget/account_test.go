@@ -21,7 +21,7 @@ func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 	}
 }
 
-// The default limits of an identity are the figures of deploy/docs/security.md.
+// The default limits of an identity are the figures of deploy/docs/security-limits.md.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{Workload: 8, Least: 1024, PerKnown: 4, Names: 32 << 20, NamesPerKnown: 4 << 10, NamesFree: 16 << 10,
 		Messages: 128 << 20, MessagesPerKnown: 512 << 10, MessagesPerCredential: 16 << 20, MessagesInAll: 512 << 20,

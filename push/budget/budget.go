@@ -1,16 +1,19 @@
-// Package budget limits the memory and the work that callers with a valid credential cause in a replica. A heavy user
-// exhausts only its own share.
+// Package budget limits the memory and the work that callers with a valid credential cause in a replica. A caller that
+// causes too much exhausts only its own share.
 //
-// An identity is a service account, which thousands of Pods may have. Its *credentials* distinguish them and cannot be
-// forged: a token and the certificates that follow from it are one credential. Where several proxies share a
-// credential, node ids distinguish them too, but they are unverified. A credential is *light* while it has no more
-// streams than one proxy needs. Other callers can then never end its streams. The limits of an identity apply to
-// credentials with more streams, and to credentials without a Pod. These limits grow with the identity's workloads that
-// the source knows. They have a minimum, because Pods without a Service are unknown. A stream is *proven* to be of a
-// known workload if its token is bound to a Pod, or its connection comes from a known workload's address. Streams that
-// are not proven can neither displace a proven stream nor cause its refusal.
+// An identity is a service account, which thousands of Pods may have. Credentials distinguish these Pods and cannot be
+// forged. A token and the certificates that are issued for it count as one credential. If several proxies share a
+// credential, node IDs distinguish them, but these are unverified.
 //
-// Owns: the counts.  Reads: nothing.  Never: closes a stream while its lock is held; trusts a node's statements about
+// A credential is called light while it has no more streams than one proxy needs. Other callers can never end the
+// streams of a light credential. The limits of an identity apply to credentials with more streams, and to credentials
+// without a Pod. These limits grow with the number of the identity's known workloads (Config.Workloads). They have a
+// minimum, because Pods without a Service are not known.
+//
+// A stream is called proven if its token is bound to a Pod, or if its connection comes from the address of a known
+// workload. A stream that is not proven can neither displace a proven stream nor cause its refusal.
+//
+// Owns: the counts.  Reads: nothing.  Never: ends a stream while its lock is held; trusts a node's statements about
 // itself.
 package budget
 
@@ -25,13 +28,13 @@ import (
 
 // Limits are the limits of all counts. In each field 0 means the default.
 type Limits struct {
-	Workload int // streams of one workload, and of a light credential; 0: 8, because streams overlap at reconnects
+	Workload int // streams of one workload, and of a light credential; 0: 8, because reconnecting streams overlap
 	Least    int // streams of an identity; proven streams of light credentials may exceed it; 0: 1,024
 	PerKnown int // added to Least for each known workload; 0: 4
 
-	Names         int // bytes that an identity's streams may keep for names without a resource; 0: 32 MiB
+	Names         int // bytes that an identity's streams may use for names without a resource; 0: 32 MiB
 	NamesPerKnown int // added to Names for each known workload; 0: 4 KiB
-	NamesFree     int // bytes of each stream that are not counted; 0: 16 KiB
+	NamesFree     int // bytes of names of each stream that are not counted; 0: 16 KiB
 
 	Messages              int // bytes of messages that are kept for an identity (Entry.Hold); 0: 128 MiB
 	MessagesPerKnown      int // added to Messages for each known workload; 0: 512 KiB
@@ -48,8 +51,9 @@ type Limits struct {
 // Config holds the settings of a Ledger. The zero Config is valid.
 type Config struct {
 	Limits
-	// Workloads returns the addresses of the workloads that the source knows of an identity. It is called for identities
-	// with many streams, at most once in ten seconds, and never with the lock held. nil: no workload is known.
+	// Workloads returns the addresses of an identity's known workloads. The result must not change afterwards. It is
+	// called for an identity with many streams at most once in ten seconds, and never with the lock held. nil: no workload
+	// is known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	Now       func() time.Time // nil: time.Now
 }
@@ -64,16 +68,16 @@ type Holder struct {
 	From       netip.Addr // address of the connection's peer; zero: unknown
 }
 
-// ErrExhausted is matched by the errors of this package: the identity has reached a limit.
+// ErrExhausted means that the identity has reached a limit. All errors of this package match it (errors.Is).
 var ErrExhausted = errors.New("as much as this identity may have")
 
-// errNewer is the reason for the end of a workload's oldest stream.
+// errNewer is the error with which a workload's oldest stream ends when the workload has too many.
 var errNewer = fmt.Errorf("%w: newer ones of the same proxy took its place", ErrExhausted)
 
-// errDisplaced is the reason for the end of a stream whose credential has the most streams.
+// errDisplaced is the error with which a stream ends because its credential has the most streams of the identity.
 var errDisplaced = fmt.Errorf("%w: its credential has most of what the identity has open, and others need a place", ErrExhausted)
 
-// Paces and periods.
+// These are the paces of joins and look-ups, and the lives of cached values.
 const (
 	joinsBurst, joinsEvery = 16, 2 * time.Second // pace of a credential's joins
 	joinsPeriod            = 30 * time.Second    // period in which an identity may join as often as it may have streams
@@ -88,7 +92,7 @@ const (
 type Ledger struct {
 	cfg Config
 
-	mu       sync.Mutex // a leaf lock: guards the fields below
+	mu       sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	accounts map[string]*account
 	idle     list.List // of *credential without streams, the longest idle first
 	held     int       // bytes of messages (Entry.Hold)
@@ -102,13 +106,13 @@ type account struct {
 	credentials    map[string]*credential
 	heavy          map[*credential]struct{} // credentials that are not light
 	spent          int                      // bytes of names, without the free ones
-	unproven       int                      // bytes of names of streams that are not proven
+	unproven       int                      // bytes of names of credentials without a Pod
 	held           int                      // bytes of messages (Entry.Hold)
 	asks           int
 	joins          pace
 	blames         pace
-	unprovenBlames pace                    // of streams that are not proven
-	work           pace                    // of connections that are not proven
+	unprovenBlames pace                    // pace of Blame for streams that are not proven
+	work           pace                    // pace of Work for connections that are not proven
 	known          map[netip.Addr]struct{} // immutable
 	knownAt        time.Time
 }
@@ -118,7 +122,7 @@ type credential struct {
 	name      string
 	account   *account
 	streams   list.List             // of *Entry, oldest first
-	workloads map[string]*list.List // by node id; of *Entry, oldest first
+	workloads map[string]*list.List // maps a node ID to a list of *Entry, oldest first
 	spent     int
 	held      int // bytes of messages (Entry.Hold)
 	joins     pace
@@ -128,21 +132,22 @@ type credential struct {
 	idleAt    time.Time
 }
 
-// Entry holds the counts of one stream or connection. The methods of a nil Entry allow everything.
+// Entry is one stream or connection that a Ledger counts. Its methods may be called from any goroutine. The methods of
+// a nil Entry permit everything.
 type Entry struct {
 	ledger     *Ledger
 	credential *credential
 	holder     Holder
 	end        func(error)
-	place      *list.Element // in credential.streams; nil: the stream has left, or lost its place
-	workload   string        // node id
-	among      *list.Element // in credential.workloads
+	place      *list.Element // element of credential.streams; nil: the stream has left or was displaced
+	workload   string        // node ID
+	among      *list.Element // element of credential.workloads[workload]
 	spent      int           // bytes of names
 	held       int           // bytes of messages (Entry.Hold)
 	dropped    bool          // messages are no longer counted
 }
 
-// New returns an empty Ledger.
+// New returns an empty Ledger. Zero fields of c mean the defaults.
 func New(c Config) *Ledger {
 	for _, n := range []struct {
 		value *int
@@ -163,8 +168,9 @@ func New(c Config) *Ledger {
 	return &Ledger{cfg: c, accounts: map[string]*account{}}
 }
 
-// Enter counts a stream of a holder. The function end is called, from any goroutine, if the stream must end so that
-// another may enter. The error matches ErrExhausted and states the identity's number of streams.
+// Enter counts a stream of a holder until Entry.Leave. If the stream must end, for example so that another may enter,
+// end is called with the reason, from any goroutine and without a lock held. Enter fails if the identity may have no
+// more streams. The error matches ErrExhausted and states the identity's number of streams.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	l.refreshKnown(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
@@ -183,7 +189,7 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	}
 	l.add(c, e)
 	oldest := (*Entry)(nil)
-	if h.Pod { // the credential is one workload's, whatever its node ids are
+	if h.Pod { // the credential belongs to one workload, whatever the node IDs are
 		oldest = e.join("")
 	}
 	l.mu.Unlock()
@@ -196,8 +202,8 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	return e, nil
 }
 
-// Node sets the node of the stream. If its workload then has too many streams, the oldest of them ends, so that a
-// client that reconnects is never refused because of its own old connections.
+// Node sets the node ID of the stream. If the workload then has too many streams, its oldest stream ends. So a client
+// that reconnects is never refused because of its own old connections. For a credential of a Pod it has no effect.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return
@@ -222,8 +228,8 @@ func (e *Entry) Leave() {
 	e.drop()
 }
 
-// Spend requests bytes for names without a resource, and returns how many are granted. Negative bytes are returned to
-// the budget.
+// Spend requests bytes for names without a resource, and returns how many are granted. A negative number returns bytes
+// to the budget.
 func (e *Entry) Spend(bytes int) (granted int) {
 	if e == nil {
 		return bytes
@@ -238,8 +244,8 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	return e.spend(bytes)
 }
 
-// Join returns nil if a view may be planned for the stream now; otherwise an error that matches ErrExhausted. Each
-// credential has a pace of its own; joins beyond it count for the identity's pace.
+// Join returns nil if a view may be planned for the stream now, and otherwise an error that matches ErrExhausted. Each
+// credential has a pace of joins, and faster joins count for the pace of the identity.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil
@@ -258,8 +264,8 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask counts one request of a tool, and returns a function that ends it. The error matches ErrExhausted: too many
-// requests are in progress.
+// Ask counts one request of a tool until done is called. It fails if too many requests of the identity are in progress.
+// The error matches ErrExhausted.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil
@@ -278,8 +284,8 @@ func (e *Entry) Ask() (done func(), err error) {
 	}), nil
 }
 
-// Blame reports whether the objects of a refused resource may be looked up. Each identity has a pace, of which one
-// credential may have a quarter, so that one Pod does not use up the share of its account.
+// Blame reports whether the objects of a refused resource may be looked up now, and counts the look-up. Each identity
+// has a pace. One credential may use a quarter of it, so that one Pod does not use up the pace of its service account.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -297,8 +303,8 @@ func (e *Entry) Blame() bool {
 	return c.blames.allow(now, blamesBurst/blamesShare, blamesEvery*blamesShare) && a.blames.allow(now, blamesBurst, blamesEvery)
 }
 
-// Tick forgets credentials without streams after some time. Call it about every second. Its cost is that of the
-// forgotten credentials.
+// Tick removes credentials that have had no streams for a minute. The caller calls it about every second. The cost
+// grows with the number of removed credentials.
 func (l *Ledger) Tick() {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -317,7 +323,7 @@ func (l *Ledger) Tick() {
 	}
 }
 
-// Held returns the bytes of kept messages, of all identities (Entry.Hold).
+// Held returns the bytes of kept messages of all identities (Entry.Hold).
 func (l *Ledger) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -67,6 +67,7 @@ func address(i int) netip.Addr {
 // 10,000 good agents of one account, each with the credential of its Pod, come from one address, join, reconnect while
 // their old streams still exist, and renew their certificates. An attacker may have one credential of the account, or
 // 50, and invent node ids. No good agent is refused, and its streams end only because of its own newer ones.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestTenThousandAgents(t *testing.T) {
 	const agents = 10_000
 	gateway := netip.MustParseAddr("192.0.2.1")
@@ -131,6 +132,7 @@ func TestTenThousandAgents(t *testing.T) {
 }
 
 // A workload that opens more streams loses its oldest, and no other workload does.
+// Promise: security-limits.md#streams-connections-and-messages, security-workloads.md#what-it-says-of-itself
 func TestOldestOfAWorkload(t *testing.T) {
 	for _, pod := range []bool{false, true} {
 		w := newBudgetTest(t, Limits{Workload: 3})
@@ -156,6 +158,7 @@ func TestOldestOfAWorkload(t *testing.T) {
 
 // Above the limit of an identity, the credential with the most streams loses its newest, and streams that are proven to
 // be of known workloads stay; the limit grows with the known workloads.
+// Promise: security-limits.md#streams-connections-and-messages, security-workloads.md#what-it-says-of-itself
 func TestCapOfAnIdentity(t *testing.T) {
 	w := newBudgetTest(t, Limits{Workload: 2, Least: 20, PerKnown: 1})
 	var greedy []*stream
@@ -210,6 +213,7 @@ func TestSharedCredentialsDoNotTakeTurns(t *testing.T) {
 }
 
 // Light credentials are limited too, except those of Pods and of known workloads.
+// Promise: security-limits.md#streams-connections-and-messages, security-limits.md#terms
 func TestCapOfLightCredentials(t *testing.T) {
 	w := newBudgetTest(t, Limits{Least: 50, PerKnown: 1})
 	w.known[address(1)] = struct{}{}
@@ -226,6 +230,7 @@ func TestCapOfLightCredentials(t *testing.T) {
 
 // Names are limited for each credential, for streams that are not proven, and for the identity. Each stream may always
 // keep a few, and all bytes are returned.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestSpend(t *testing.T) {
 	w := newBudgetTest(t, Limits{Names: 1000, NamesFree: 10})
 	spend := func(h Holder, bytes int) int { return w.open(h, "n").Spend(bytes) }
@@ -325,6 +330,7 @@ func TestAskAndBlame(t *testing.T) {
 
 // One credential may use a quarter of its identity's look-ups, and all credentials without a Pod three quarters
 // together; all of them never exceed the identity's limit.
+// Promise: security-limits.md#refused-resources
 func TestBlamesAreShared(t *testing.T) {
 	w := newBudgetTest(t, Limits{})
 	count := func(h Holder) (n int) {

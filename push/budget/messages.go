@@ -2,8 +2,8 @@ package budget
 
 import "fmt"
 
-// ErrMessages is the reason for the end of a connection or stream because of its messages. The connection has the most
-// bytes of incomplete messages, or the stream the most bytes of waiting messages. It matches ErrExhausted.
+// ErrMessages is the error with which a connection or stream ends because it has the most bytes of incomplete or
+// waiting messages (Entry.Hold). It matches ErrExhausted.
 var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
 
 // Hold counts bytes of kept messages; negative bytes are released. The ledger of connections counts incomplete
@@ -32,7 +32,7 @@ func (e *Entry) Hold(bytes int) {
 	}
 }
 
-// The caller of the functions below holds the lock.
+// The callers of the functions below hold the lock.
 
 // hold adds bytes to all counts of messages, unless they were dropped.
 func (e *Entry) hold(bytes int) {

@@ -8,6 +8,7 @@ import (
 
 // A caller with incomplete messages loses the connection with the most of them, and no other caller loses one: a
 // credential has a part of its identity's bytes, and an identity a part of all.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestMessagesThatDoNotEnd(t *testing.T) {
 	w := newBudgetTest(t, Limits{Workload: 16, Messages: 1000, MessagesPerKnown: 100, MessagesPerCredential: 300, MessagesInAll: 5000})
 	good, other := w.open(Holder{Credential: "good"}, "good"), w.open(Holder{Identity: "other", Credential: "other"}, "other")

@@ -2,14 +2,14 @@ package budget
 
 import "time"
 
-// workBurst bounds the unused work that a credential or an identity can save up, because clients begin with large
-// requests.
+// workBurst is the time of unused work that a credential or an identity may use at once, because clients begin with
+// large requests.
 const workBurst = 25 * time.Second
 
-// Work counts the cost of handling frames of a connection, in units of about a microsecond. It returns the time for
-// which the connection must not be read; 0: it may be read. Units count against the pace of the credential. Units of
-// connections that are not proven also count against one pace of the identity, so a caller gains nothing by many
-// credentials. Work does not block.
+// Work counts the cost of handling frames of a connection, in units of about 1 µs. It returns the time for which the
+// connection must not be read; 0: it may be read. The units count for the pace of the credential. Units of connections
+// that are not proven also count for a pace of the identity, so that many credentials are of no use to a caller. Work
+// does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0

@@ -9,6 +9,7 @@ import (
 // Frames count for the pace of the credential, with a reserve for the beginning. Further frames wait until that pace
 // permits them, on however many connections. Other callers do not wait, and many credentials without a Pod share the
 // identity's pace.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestWork(t *testing.T) {
 	w := newBudgetTest(t, Limits{Work: 1000, WorkInAll: 5000, WorkPerKnown: 100})
 	one, two := w.open(Holder{Credential: "bad", Pod: true}, ""), w.open(Holder{Credential: "bad", Pod: true}, "")

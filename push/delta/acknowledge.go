@@ -9,13 +9,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Kind is the kind of a Report.
+// Kind is the type of event that a Report describes.
 type Kind uint8
 
+// The values of Kind.
 const (
-	Acked   Kind = iota // a response was accepted
-	Nacked              // a resource was refused; Name is empty while the resource is unknown
-	Expired             // the nonce is of no response in flight
+	Acked   Kind = iota // the client accepted a response
+	Nacked              // the client refused a resource; Name is empty while the resource is not known
+	Expired             // the client sent a nonce of no response in flight
 )
 
 // Report is an event that the caller may count, log or act on.
@@ -23,17 +24,17 @@ type Report struct {
 	Kind     Kind
 	Type     xds.Type
 	Nonce    string
-	Revision int64  // of the store, from which the response was made
+	Revision int64  // the store's revision from which the response was made
 	Name     string // the refused resource
 	Version  string // the refused version
-	Good     string // the last good version, which stays in effect; empty: there is no such version
-	Text     string // Envoy's message, cut
+	Good     string // the last good version, which stays in effect; empty: none
+	Text     string // Envoy's message, shortened
 }
 
-// maxText bounds the bytes of Envoy's message that are kept: it may contain the whole resource.
+// maxText is the maximum length in bytes of Report.Text. Envoy's message may contain the whole resource.
 const maxText = 512
 
-// acknowledge processes a request as the acknowledgement of a response.
+// acknowledge processes a request with a nonce, as an ACK or NACK of a response. It appends reports to out.
 func (s *State) acknowledge(r Request, out []Report) []Report {
 	ty := s.typed(r.Type)
 	nonce, err := strconv.ParseUint(r.Nonce, 10, 64)
@@ -49,7 +50,8 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	switch {
 	case r.Failed && isDynamic(r.Type):
 		return s.refuseDynamic(r, f, out)
-	// The last condition excludes the refusal of an older response after this one was accepted.
+	// In state of the world, a request with the version of this response accepts it, even if it has an error about an
+	// older response.
 	case r.Failed && (f.version == "" || r.Version != f.version):
 		return s.refuse(r, f, out)
 	}
@@ -63,8 +65,8 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 
-// take ends the flight of a response. A client of state of the world answers the newest response that it has read; the
-// older ones are part of it.
+// take removes the i-th response from flights and returns it. A state-of-the-world client answers only the newest
+// response that it has read, so older responses are removed and absorbed too.
 func (s *State) take(t xds.Type, i int) flight {
 	ty := s.typed(t)
 	f, first := ty.flights[i], i
@@ -97,7 +99,7 @@ func (ty *typed) carriesOn(newer, older uint64) {
 	}
 }
 
-// absorb makes the content of an older response a part of a newer one.
+// absorb adds the content of an older response to f, a newer one, which has priority.
 func (ty *typed) absorb(f *flight, older flight) {
 	carries := func(name string) bool {
 		_, sets := slices.BinarySearchFunc(f.set, name, byName)
@@ -125,8 +127,8 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later returns the newest response in flight after one, that carries a name, and the carried resource; nonce 0: there
-// is no such response.
+// later returns the nonce of the newest response in flight that carries a name and was sent after the response `than`,
+// and the carried resource. Without such a response the nonce is 0.
 func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
@@ -149,14 +151,14 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 	return 0, nil
 }
 
-// settles updates the stack that the client has acknowledged. Answers out of order never move it back.
+// settles updates the acknowledged stack after an answer to f. An answer to an older response does not change it.
 func (ty *typed) settles(f flight) {
 	if f.nonce > ty.settled {
 		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce
 	}
 }
 
-// accept makes a response's content the content that is held.
+// accept records that the client has the content of a response.
 func (ty *typed) accept(f flight) {
 	ty.settles(f)
 	ty.ackedNonce = max(ty.ackedNonce, f.nonce)

@@ -7,17 +7,18 @@ import (
 )
 
 // ahead is a listener or a route that was sent although it newly names an open cluster. Envoy may still refuse the
-// cluster, and reports that only when all warming clusters are warm.
+// cluster, and reports a refusal only when all warming clusters are warm.
 type ahead struct {
-	t            xds.Type
-	before, sent *xds.Resource // before: the last version that names no open cluster, or nil
+	t      xds.Type
+	before *xds.Resource // the last version that names no open cluster; nil: none
+	sent   *xds.Resource
 }
 
-// maxAhead bounds the number that a stream remembers.
+// maxAhead is the number of such resources that a stream remembers.
 const maxAhead = 256
 
-// goesAhead records the resources of a response that are ahead of clusters. It is called before the response counts as
-// sent.
+// goesAhead records the resources of a response that newly name an open cluster. It is called before the response is
+// put in flight.
 func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	if t != xds.Listener && t != xds.Route {
 		return
@@ -43,12 +44,12 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 		case newly && len(s.ahead) == maxAhead:
 			s.lost = true
 		case newly:
-			s.ahead = append(s.ahead, ahead{t, before, r})
+			s.ahead = append(s.ahead, ahead{t: t, before: before, sent: r})
 		}
 	}
 }
 
-// arrives forgets the resources that are no longer ahead of an open cluster.
+// arrives removes the recorded resources that no longer name an open cluster.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return
@@ -61,8 +62,8 @@ func (s *State) arrives() {
 	}
 }
 
-// fallBack sends the last good versions again of resources that are ahead of a refused cluster, if the client has no
-// other version of that cluster. Their next version is sent normally.
+// fallBack marks the last good versions of recorded resources that name a refused cluster to be sent again. It is
+// called if the client has no other version of the cluster. A newer version of such a resource is sent as usual.
 func (s *State) fallBack(cluster string) {
 	for _, a := range s.ahead {
 		ty := &s.types[a.t]
@@ -78,7 +79,7 @@ func (s *State) fallBack(cluster string) {
 	}
 }
 
-// comesBack restores the resources that fell back because of clusters that the client now has.
+// comesBack undoes fallBack for clusters that the client has accepted, so that the newest versions are sent.
 func (s *State) comesBack(clusters []*xds.Resource) {
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
 		ty := &s.types[t]
@@ -94,7 +95,7 @@ func (s *State) comesBack(clusters []*xds.Resource) {
 	}
 }
 
-// unusable forgets last good versions that name a removed cluster: they cannot be restored.
+// unusable drops recorded last good versions that name a removed cluster, because they cannot be sent again.
 func (s *State) unusable(removed []string) {
 	for i := range s.ahead {
 		if a := &s.ahead[i]; a.before != nil && slices.ContainsFunc(removed, a.before.Mentions) {
@@ -103,7 +104,7 @@ func (s *State) unusable(removed []string) {
 	}
 }
 
-// unnamed reports whether a cluster was never acknowledged and no resource that was sent names it.
+// unnamed reports whether a cluster was never acknowledged, and certainly no resource that was sent names it.
 func (s *State) unnamed(cluster string) bool {
 	cds := &s.types[xds.Cluster]
 	if s.lost || s.claims || !xds.MayName(cluster) {

@@ -9,41 +9,43 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The memory that a client can cause by requesting names is bounded. Names of existing resources are bounded by their
-// number; a name without a resource is *unknown*. Unknown names are ordinary: Envoy requests assignments and routes
-// before they exist, and after a removal the previous ones. So they are kept and answered like other names, within
-// bounds that are counted for each type of a stream, and they are paid for. Cost returns the price of a request, Grant
-// adds the granted bytes before Request processes it, and Surplus returns bytes afterwards. Names beyond the bounds are
-// left out: they are neither kept nor answered.
+// The memory that a client can cause by requesting names is bounded. The names of existing resources are bounded by the
+// number of resources. A name without a resource is called unknown. Unknown names are normal: Envoy requests
+// assignments and routes before they exist, and requests removed ones further on. So unknown names are kept and
+// answered like other names, within bounds for each type of a stream.
+//
+// The memory for unknown names must also be granted. Cost returns the bytes that a request needs, Grant grants bytes
+// before Request processes the request, and Surplus returns unused bytes afterwards. Names beyond the bounds or the
+// granted bytes are left out: they are neither kept nor answered.
 const (
-	// maxName is the length of the longest unknown name in bytes; longer ones are left out. Names that Envoy derives from
+	// maxName is the maximum length of an unknown name in bytes; longer names are left out. Names that Envoy derives from
 	// Kubernetes' names have less than 1,000 bytes.
 	maxName = 4096
-	// fewNames and fewBytes are the number and total length of unknown names of one type that a stream may always request.
-	// If there are more resources, their number and length apply instead. All names together may be three times as many,
-	// because names stay after their resource is gone.
+	// fewNames and fewBytes bound the number and total length of a stream's unknown names of one type. If there are more
+	// resources of the type, their number and length are the bounds. The bound of all names, known and unknown, is three
+	// times as high, because names stay subscribed after their resource is removed.
 	fewNames = 4096
 	fewBytes = 1 << 20
-	// manyClaims is the number of unknown names that a resuming client may always claim, of a type of which it is sent
-	// everything: claimed resources that no longer exist must be removed.
+	// manyClaims is the number of unknown names that a resuming client may claim of a type with a wildcard subscription.
+	// It is high because claimed resources that no longer exist must be removed.
 	manyClaims = 1 << 16
-	// costUnknown is about the cost of an unknown name besides its own bytes: its override, its placeholder, its places in
-	// lists.
+	// costUnknown is the approximate cost in bytes of an unknown name besides its length: its override, its placeholder
+	// and its elements in lists.
 	costUnknown = 512
-	// spendAtOnce is the least amount that is requested, in bytes.
+	// spendAtOnce is the smallest result of Cost other than 0, in bytes.
 	spendAtOnce = 8 << 10
 )
 
-// maxNonce is the length of the longest reported nonce in bytes. Nonces of this server are shorter.
+// maxNonce is the maximum length of a reported nonce in bytes. Nonces of this server are shorter.
 const maxNonce = 64
 
 // unknown counts the names of one type that had no resource when they were requested.
 type unknown struct {
 	names int
-	bytes int // their cost
+	bytes int // cost of the names
 }
 
-// cost returns the cost of an unknown name in bytes. Dynamic types have so few names that these are free.
+// cost returns the cost in bytes of an unknown name with a length. Names of dynamic types are few and cost nothing.
 func cost(t xds.Type, length int) int {
 	if isDynamic(t) {
 		return 0
@@ -54,10 +56,10 @@ func cost(t xds.Type, length int) int {
 // LeftOut returns the number of names that were left out so far.
 func (s *State) LeftOut() int { return int(s.leftOut) }
 
-// Again reports whether the client must reconnect, because resources of names that were left out may exist by now. If
-// the client is sent all resources of a type, this is so when all the others were sent; for other types, when the
-// resources of the type have changed. Envoy then requests all that it wants, and lists the resources that it has. The
-// call is cheap.
+// Again reports whether the client must reconnect, because names that were left out may have resources by now. On its
+// next stream Envoy repeats its subscriptions and lists the resources that it has. For a type with a wildcard
+// subscription, the client must reconnect after all other resources were acknowledged. For another type, it must
+// reconnect after resources of the type were added or removed. The call is cheap.
 func (s *State) Again() bool {
 	if s.leftOut == 0 {
 		return false
@@ -75,7 +77,7 @@ func (s *State) Again() bool {
 	return false
 }
 
-// claimed reports whether a claim of the client is still unanswered.
+// claimed reports whether a claim of the client (override.claimed) is still unanswered.
 func (ty *typed) claimed() bool {
 	for _, o := range ty.overrides {
 		if o.claimed {
@@ -85,8 +87,8 @@ func (ty *typed) claimed() bool {
 	return false
 }
 
-// admit returns the names for which there is room; the list itself if there is room for all. Names that are kept
-// already need no room.
+// admit returns the names for which there is room, and pays for those that are unknown. If there is room for all names,
+// it returns the list itself. Names that are kept already need no room.
 func (s *State) admit(t xds.Type, names []string) []string {
 	ty, stack := s.typed(t), s.stack(t)
 	room := s.room(t, names)
@@ -107,8 +109,7 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		if ok {
 			room.total--
 		} else if s.leftOut++; !ty.all && len(name) <= longest(t) {
-			// A type of which everything is sent includes this name as soon as it exists.
-			s.cut(t)
+			s.cut(t) // with a wildcard subscription the resource is sent anyway when it exists
 		}
 		switch {
 		case !ok && !left:
@@ -123,12 +124,12 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// manyTimes bounds the names of a request before they are examined one by one, as a multiple of the permitted unknown
-// names. All kept names may be three times as many.
+// manyTimes times the bound of unknown names is the number of names of a request that are examined one by one. The
+// bound of all kept names is lower.
 const manyTimes = 6
 
-// shorten removes names from a request that lists far more than may be kept, before any of them is copied: a message
-// has room for hundreds of thousands. admit examines the remaining names one by one.
+// shorten removes names from a request that lists far more names than may be kept, before names are copied. A request
+// may have hundreds of thousands of names. admit examines the remaining names one by one.
 func (s *State) shorten(r Request) Request {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	most := max(fewNames, stack.Sum().Names.Len)
@@ -184,7 +185,7 @@ func (s *State) shortenAsked(r *Request, most int) {
 	r.Subscribe = slices.Values(left)
 }
 
-// keeps reports whether state of a requested name is kept.
+// keeps reports whether memory for a requested name is in use already.
 func (ty *typed) keeps(name string) bool {
 	if listed(ty.names, name) {
 		return true
@@ -193,7 +194,7 @@ func (ty *typed) keeps(name string) bool {
 	return is && ty.all
 }
 
-// longest returns the length in bytes of the longest name of a type that is kept.
+// longest returns the maximum length in bytes of a name of a type that is kept.
 func longest(t xds.Type) int {
 	if isDynamic(t) {
 		return maxDynamicName
@@ -201,12 +202,12 @@ func longest(t xds.Type) int {
 	return maxName
 }
 
-// known reports whether a name has a resource, or will have one in a moment.
+// known reports whether a name has a resource, or a resource that is being built (manifest.Stack.Pending).
 func known(stack manifest.Stack, name string) bool {
 	return stack.Get(name) != nil || stack.Pending(name)
 }
 
-// room holds how many more names, unknown names, and bytes of unknown names are permitted.
+// room holds the numbers of names, of unknown names, and of bytes of unknown names that are still permitted.
 type room struct{ total, names, bytes int }
 
 // room returns the room that is left for requested names.
@@ -241,26 +242,27 @@ func lengths(names []string) (n int) {
 	return n
 }
 
-// admitClaim reports whether there is room for a claim without a resource, of a type of which everything is sent.
+// admitClaim reports whether there is room for a claim of a name without a resource, of a type with a wildcard
+// subscription, and pays for it. most is the bound of unknown names.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := s.typed(t)
 	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {
 		return true
 	}
-	if s.leftOut++; len(name) <= longest(t) { // no resource has such a long name, so reconnecting would not help
+	if s.leftOut++; len(name) <= longest(t) { // no resource has a longer name, so reconnecting would not help
 		s.cut(t)
 	}
 	return false
 }
 
-// cut records that relevant names of a type were left out, and the present resources.
+// cut records that relevant names of a type were left out, and the sum of the type's present resources.
 func (s *State) cut(t xds.Type) {
 	if ty := s.typed(t); !ty.short && !isDynamic(t) {
 		ty.short, ty.shortAt = true, s.stack(t).Sum().Names
 	}
 }
 
-// pay counts one more unknown name of a type; false: the granted bytes do not suffice.
+// pay counts one more unknown name of a type. It returns false if the granted bytes do not suffice.
 func (s *State) pay(t xds.Type, length int) bool {
 	cost := cost(t, length)
 	if s.cfg.Paid && cost > 0 && s.used+cost > s.granted {
@@ -271,15 +273,15 @@ func (s *State) pay(t xds.Type, length int) bool {
 	return true
 }
 
-// repay counts one unknown name less, because it is no longer requested.
+// repay counts one unknown name less, after a name was unsubscribed.
 func (s *State) repay(t xds.Type, length int) {
 	if u := &s.typed(t).unknown; u.names > 0 {
 		s.recounted(t, unknown{u.names - 1, max(0, u.bytes-cost(t, length))})
 	}
 }
 
-// recount recomputes the unknown names of a type. Names whose resource exists now, and names that were answered and are
-// no longer kept, stop counting.
+// recount counts the unknown names of a type again. Names that have a resource now, and names that were answered and
+// are no longer kept, cease to count.
 func (s *State) recount(t xds.Type) {
 	ty, stack := s.typed(t), s.stack(t)
 	if ty.unknown.names == 0 {
@@ -302,14 +304,15 @@ func (s *State) recount(t xds.Type) {
 	s.recounted(t, now)
 }
 
+// recounted sets the count of a type.
 func (s *State) recounted(t xds.Type, now unknown) {
 	u := &s.typed(t).unknown
 	s.used += now.bytes - u.bytes
 	*u = now
 }
 
-// Cost returns an upper bound of the bytes that must be granted so that all unknown names of a request can be kept. It
-// is 0 for nearly all requests.
+// Cost returns an upper bound of the bytes that the caller must Grant before Request, so that all unknown names of a
+// request can be kept. It is 0 for nearly all requests, and without Config.Paid.
 func (s *State) Cost(r Request) (bytes int) {
 	if !s.cfg.Paid || r.Type >= xds.NumTypes {
 		return 0
@@ -319,7 +322,7 @@ func (s *State) Cost(r Request) (bytes int) {
 		bytes += cost(r.Type, len(name))
 	}
 	if bytes > 0 && s.used+bytes > s.granted {
-		s.recount(r.Type) // names whose resource exists now pay for it
+		s.recount(r.Type) // names that have a resource now release bytes
 	}
 	if bytes == 0 || s.used+bytes <= s.granted {
 		return 0
@@ -327,7 +330,7 @@ func (s *State) Cost(r Request) (bytes int) {
 	return max(s.used+bytes-s.granted, spendAtOnce)
 }
 
-// unknownIn yields the names of a request that may have to be paid for.
+// unknownIn returns a sequence of the names of a request that may have to be paid for.
 func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		ty, stack := &s.types[r.Type], s.stack(r.Type)
@@ -359,10 +362,11 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant permits the stream to keep this many more bytes.
+// Grant permits the stream to keep bytes more than before, for unknown names.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
-// Surplus returns the granted bytes that are no longer used. They no longer count as granted.
+// Surplus takes back granted bytes that are unused, and returns their number. It returns 0 for small amounts and
+// without Config.Paid.
 func (s *State) Surplus() (bytes int) {
 	unused := s.granted - s.used
 	if !s.cfg.Paid || unused <= 2*spendAtOnce {

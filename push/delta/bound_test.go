@@ -50,6 +50,7 @@ func takeAll(s *State) (set, removed []string) {
 
 // Names beyond the limits are not copied: a message may contain hundreds of thousands of names, and dozens of streams
 // may send one at the same time. Existing resources among the names are served at any position in the list.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestManyNamesAreNotCopied(t *testing.T) {
 	set, there := great(10)
 	for _, sotw := range []bool{false, true} {
@@ -81,6 +82,7 @@ func TestManyNamesAreNotCopied(t *testing.T) {
 
 // Whatever a client requests, and in whatever way, a stream keeps a limited number of names without resources, and
 // serves existing resources as if those names were absent.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestUnknownNamesAreBounded(t *testing.T) {
 	const most = 4 * 2 * fewNames // of each type: in the list, and as an override
 	for _, sotw := range []bool{false, true} {
@@ -129,6 +131,7 @@ func subset(some, of []string) bool {
 
 // Only streams keep shared lists alive: a list without a stream is freed by the garbage collector. A limited number of
 // lists is remembered, however many were sent.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestRememberedListsAreNotHeld(t *testing.T) {
 	var shared Names
 	kept, _ := shared.intern(slices.Values(invented(0, 100)), sumOf(invented(0, 100)))
@@ -156,6 +159,7 @@ func TestRememberedListsAreNotHeld(t *testing.T) {
 }
 
 // A name may be requested before its resource exists: within the limit it is served when the resource appears.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestUnknownNamesAreServedLater(t *testing.T) {
 	set, names := great(3000)
 	s := New(Config{}, &manifest.Set{})
@@ -195,6 +199,7 @@ func (p *grants) ask(s *State, t xds.Type, names ...string) {
 
 // A proxy connects after a mass removal to a replica that never had the removed resources: all of them are removed from
 // the proxy, at once or, if the budget does not suffice, after further connections.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestResumeAfterMassRemoval(t *testing.T) {
 	set, names := great(100)
 	stack := set.Types[xds.Cluster]
@@ -242,6 +247,7 @@ func TestResumeAfterMassRemoval(t *testing.T) {
 
 // A stream for which names were left out is closed for a new connection when other resources of the type exist, and not
 // earlier.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestLeftOutNamesAreAskedForAgain(t *testing.T) {
 	set, _ := great(10)
 	s := New(Config{Paid: true}, set)
@@ -295,6 +301,7 @@ func TestSpendingIsGivenBack(t *testing.T) {
 }
 
 // A very long name is left out, wherever it is in a request; the stream stays open, also later.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("n", maxName+1)
 	set, names := great(3)

@@ -13,20 +13,21 @@ import (
 
 // order is the order of responses, make before break
 // (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations). A cluster
-// precedes its endpoints and certificates, and both precede resources that route to it or name it otherwise. The
-// configuration of a filter precedes the listeners that name it, so that a filter never moves to its new place with its
-// old configuration.
+// precedes its endpoints and certificates, and all of these precede resources that name the cluster. The configuration
+// of a filter precedes the listeners that name it, so that a listener never runs a filter with an old configuration at
+// a new place.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
-// Next returns the next response to send; false if no response may be sent now. The response counts as in flight: the
-// caller must send it or end the stream.
+// Next returns the next response to send. It returns false if no response may be sent now. The response counts as in
+// flight, so the caller must send it or end the stream.
 func (s *State) Next() (Reply, bool) { return s.next(false) }
 
-// Urgent is Next for changes that do not wait for configuration: endpoints of unchanged clusters, and answers to
-// subscriptions. All other changes stay for Next.
+// Urgent returns the next response, as Next does, but only of changes that do not wait for configuration. These are
+// endpoints of unchanged clusters and answers to subscriptions. Other changes are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
-// next returns the next response, of dynamic types first, then in the order of types; with urgent, only urgent changes.
+// next returns the next response: of dynamic types first, then in the order of types. With urgent, it returns only
+// urgent changes.
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
 	for t := range s.dynamicTypes() {
@@ -56,12 +57,12 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 // change is the content of one response.
 type change struct {
 	set []*xds.Resource
-	// If whole is not zero, it contains all of set, already ordered by name. It may be shared and must not be changed.
+	// whole, if not zero, is the stack of which set has all resources, sorted by name. Then set is shared and read-only.
 	whole   manifest.Stack
 	removed []string
 }
 
-// compose makes the next response of one type, if there is one and it is permitted.
+// compose makes the next response of one type. It returns false if nothing is left to send, or it may not be sent now.
 func (s *State) compose(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if !ty.subscribed {
@@ -104,7 +105,8 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 	return s.launch(t, c, resent, at, due), true
 }
 
-// replacing reports whether a new resource still waits for clusters, and may replace a removed one.
+// replacing reports whether a new resource, which may replace a removed one, still waits for clusters. sent are the
+// names that are about to be sent.
 func (ty *typed) replacing(sent []string) bool {
 	for name, o := range ty.overrides {
 		if o.since != 0 && o.has() == nil && !slices.Contains(sent, name) {
@@ -114,7 +116,8 @@ func (ty *typed) replacing(sent []string) bool {
 	return false
 }
 
-// keep removes the removals from a response, and from the names that it sends again.
+// keep takes the removals out of a response, and out of resent, the names of overrides that are sent. It returns
+// resent.
 func (ty *typed) keep(c *change, resent []string) []string {
 	for _, name := range c.removed {
 		ty.put(name, ty.current(name))
@@ -125,7 +128,7 @@ func (ty *typed) keep(c *change, resent []string) []string {
 	return resent
 }
 
-// retries sends the next part of a refused response again.
+// retries adds the next part of a refused response to c, and returns the names of its overrides.
 func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	for len(ty.retry) > 0 && c.empty() {
@@ -139,8 +142,8 @@ func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// answerFirst answers the first names of a type. Existing resources are sent from the set, and only missing ones become
-// overrides. A joining proxy names a thousand clusters here.
+// answerFirst adds the answer to the first names of a type to c. Only missing resources become overrides, because a
+// joining proxy may name thousands of resources here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -165,7 +168,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp moves on to a set without changes for this client.
+// catchUp records that the client has a newer stack, because the stack has no changes for the client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	moved := ty.sent != at
 	ty.sent, ty.sentRevision = at, revision
@@ -179,9 +182,11 @@ func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	}
 }
 
+// empty reports whether the response has no content.
 func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
 
-// add adds a resource, or a removal of its name, if the verb is set or remove, and reports whether it did.
+// add adds a resource if the verb is set, or a removal of the name if it is remove. It reports whether the verb is one
+// of these.
 func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	switch v {
 	case set:
@@ -193,19 +198,20 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	return v == set || v == remove
 }
 
-// dependenciesDue reports whether a response with clusters waits for responses of this type: Envoy acknowledges new
-// clusters only when they have their endpoints and certificates.
+// dependenciesDue reports whether responses of a type are needed so that a response with clusters can be acknowledged:
+// Envoy acknowledges new clusters only when they have their endpoints and certificates.
 func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
-// defers reports whether changes of a type wait for Next. All do, except endpoints, dynamic types and first answers.
+// defers reports whether changes of a type are left for Next while Urgent runs. Endpoints, dynamic types and first
+// answers are not left.
 func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
-// sends is decideOn with the restriction of Urgent. Only requested endpoints and those of the fast path are urgent, and
-// none of a cluster that is about to change, because the cluster comes first.
+// sends returns the decision of decideOn, restricted while Urgent runs. Then only newly requested endpoints and those
+// of the fast path are sent, and none of a cluster that is about to change, because the cluster must come first.
 func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
@@ -213,12 +219,12 @@ func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (
 	return s.decideOn(t, name, o, want)
 }
 
-// fastPath reports whether an assignment is of a host whose endpoints do not wait.
+// fastPath reports whether an assignment belongs to a host whose endpoints do not wait (manifest.Set.FastHosts).
 func (s *State) fastPath(name string) bool {
 	return found(s.target.FastHosts, name[strings.LastIndexByte(name, '|')+1:])
 }
 
-// changes reports whether a change of a cluster is still to be sent.
+// changes reports whether the client does not have the newest version of a cluster, so that a change must be sent.
 func (s *State) changes(cluster string) bool {
 	ty := &s.types[xds.Cluster]
 	if !ty.subscribed {
@@ -231,7 +237,8 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the overrides that pick selects, and returns the names of those that are sent.
+// gather decides about the overrides that pick selects and adds the results to c. It returns the names of those that
+// are sent.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {
@@ -252,8 +259,8 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 	return resent
 }
 
-// differences decides about the differences between the sent and the present stack. It returns the names that become
-// overrides by being sent.
+// differences decides about the differences between the sent stack and the target, and adds the results to c. It
+// returns the names that are sent and need an override.
 func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	goal := s.stack(t)
@@ -297,7 +304,8 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	return resent
 }
 
-// launch puts a response in flight.
+// launch puts a response in flight and returns it. resent are the names of its overrides, and at is the stack that the
+// client has after it accepts the response.
 func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
 	ty := s.typed(t)
 	if c.whole == (manifest.Stack{}) {
@@ -335,8 +343,9 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 	return reply
 }
 
-// pack encodes the resources. The resources of a whole set are ordered by layer, so that runs that many proxies have
-// are not interrupted by those of a few: proxies that send the same resources in sequence share the encoded pieces.
+// pack encodes the resources, and returns their size. Streams that send the same resources in sequence share the
+// encoded pieces. So the resources of a whole stack are ordered by layer: then resources of few proxies do not
+// interrupt sequences that many proxies share.
 func (c *change) pack() (encoded mem.BufferSlice, size int) {
 	if c.whole == (manifest.Stack{}) {
 		return xds.Pack(c.set)
@@ -350,10 +359,11 @@ func (c *change) pack() (encoded mem.BufferSlice, size int) {
 	return encoded, size
 }
 
+// byName compares the name of a resource with a name.
 func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }
 
-// overhead returns the bytes of a response on the wire besides its resources, with gRPC's prefix. The tail is an upper
-// estimate.
+// overhead returns an upper bound of a response's size on the wire without its resources, including gRPC's prefix, in
+// bytes.
 func overhead(r *Reply) int {
 	n := 5 + 40 + len(r.URL) + len(r.Nonce)
 	for _, name := range r.Removed {
@@ -362,8 +372,8 @@ func overhead(r *Reply) int {
 	return n
 }
 
-// followClusters makes the endpoints of clusters in flight due again: Envoy neither requests them when a cluster
-// changes, nor uses those that it has.
+// followClusters marks the assignments of clusters in flight to be sent again. When a cluster changes, Envoy neither
+// uses the endpoints that it has nor requests them again.
 func (s *State) followClusters(flights []flight) {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh {

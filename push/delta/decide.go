@@ -14,18 +14,19 @@ import (
 type verb uint8
 
 const (
-	hold verb = iota
-	set
-	remove
-	wait // for clusters (awaits)
+	hold   verb = iota // send nothing
+	set                // send a resource
+	remove             // send a removal
+	wait               // send nothing yet, because clusters must be warm first (awaits)
 )
 
-// decide returns the action for a name, given the client's state of it.
+// decide returns the decision about a name, and the resource to send if the verb is set. o is the client's state of the
+// name.
 func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource) {
 	return s.decideOn(t, name, o, s.stack(t).Get(name))
 }
 
-// decideOn is decide for a name of which the target's resource is known; nil: the target has no resource.
+// decideOn returns the same as decide. want is the target's resource of the name; nil: the target lacks it.
 func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	has, known := o.has(), !o.held || o.flying != 0
 	switch {
@@ -51,14 +52,15 @@ func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource
 	return set, want
 }
 
-// absent is decide for a name without a resource. Each case states Envoy's reaction to the possible answers.
+// absent returns the decision about a name for which the target has no resource. has is the client's resource, and
+// known is false if the client may have another one. Comments state how Envoy reacts to the possible answers.
 func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, known bool) (verb, *xds.Resource) {
 	holds := has != nil || !known
 	if isDynamic(t) {
 		return s.absentDynamic(t, o, holds), nil
 	}
 	switch t {
-	// Envoy obeys a removal at once. For an unknown name a removal means that the cluster does not exist.
+	// Envoy applies a removal at once. For a name that it does not have, a removal means that the cluster does not exist.
 	case xds.Cluster:
 		if holds && s.mayRemove(name) || !holds && o.force {
 			return remove, nil
@@ -75,39 +77,40 @@ func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, k
 		case holds && !o.placeholder && s.drained(xds.Listener, name):
 			return remove, nil
 		}
-	case xds.Endpoint: // a removal is ignored, an empty assignment is obeyed
+	case xds.Endpoint: // Envoy ignores a removal, and applies an empty assignment
 		switch {
 		case holds && s.leaves(name):
-			if o.force && has != nil { // the cluster changed before it left, and warms until it has its hosts
+			if o.force && has != nil { // the cluster changed before its removal, and warms until it has its hosts
 				return set, has
 			}
 		case !o.placeholder || o.force:
 			return set, empty(t, name)
 		}
-	case xds.Secret: // a removal is ignored; as a first answer it ends the wait of resources that need the secret
+	case xds.Secret: // Envoy ignores a removal; as a first answer it ends the wait of resources that need the secret
 		if holds || o.force {
 			return remove, nil
 		}
 	case xds.Extension:
-		// A removal deletes the configuration of a filter that a listener still has, and the filter then answers 500. Envoy
-		// unsubscribes with the last of its listeners. As a first answer a removal would end Envoy's own wait, but not the
-		// listener's, which waits for ever (push/serve TestEnvoyDiscoversFilters).
+		// Nothing is sent. By a removal, Envoy would delete the configuration of a filter that a listener still has, and the
+		// filter would answer 500. Envoy unsubscribes by itself when the last listener with the filter is removed. As a first
+		// answer, a removal would not help: the listener would wait for ever (push/serve TestEnvoyDiscoversFilters).
 	}
 	return hold, nil
 }
 
-// leaves reports whether the cluster of an assignment is about to be removed. Until then its hosts stay.
+// leaves reports whether the cluster of an assignment is about to be removed. Until the removal its hosts stay.
 func (s *State) leaves(name string) bool {
 	return s.types[xds.Cluster].subscribed && s.target.Types[xds.Cluster].Get(name) == nil
 }
 
-// mayRemove reports whether no resource that the client holds or warms can name a cluster any more.
+// mayRemove reports whether a cluster may be removed: no resource that the client has or warms can name it.
 func (s *State) mayRemove(cluster string) bool {
 	return s.unnamed(cluster) ||
 		s.drained(xds.Listener, cluster) && s.drained(xds.Route, cluster) && s.released(cluster) && s.listenersHaveSecrets()
 }
 
-// released is drained for configurations of filters. A client without them need not subscribe first.
+// released reports the same as drained for configurations of filters. It returns true if no such configuration exists
+// and the client has not subscribed to them.
 func (s *State) released(cluster string) bool {
 	if s.types[xds.Extension].subscribed || s.target.Types[xds.Extension].Len() > 0 {
 		return s.drained(xds.Extension, cluster)
@@ -115,9 +118,9 @@ func (s *State) released(cluster string) bool {
 	return true
 }
 
-// drained reports whether the client has acknowledged all resources of a type that it requested, and holds no older
-// version that names the given cluster or route. Without a subscription it is true, unless the client resumes (claims)
-// and EndResume was not called.
+// drained reports whether the client has acknowledged all resources of a type to which it has subscribed, and has no
+// older version that names the given cluster or route. If the client has not subscribed, it returns true, except for a
+// resuming client (claims) before EndResume.
 func (s *State) drained(t xds.Type, named string) bool {
 	if !s.types[t].subscribed {
 		return s.resumeOver || !s.claims
@@ -131,14 +134,14 @@ func (s *State) drained(t xds.Type, named string) bool {
 	return !r.moving && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
 }
 
-// rest is the client's state of a type besides the newest versions of existing resources.
+// rest summarises in what the client's state of a type differs from the target.
 type rest struct {
-	known  bool
-	moving bool            // a part is to be sent, not acknowledged, or unknown
-	others []*xds.Resource // versions that are not the newest
+	known  bool            // the rest is computed
+	moving bool            // a part of the state must still be sent, is unacknowledged, or is unknown
+	others []*xds.Resource // versions other than the newest that the client has or may have
 }
 
-// restOf computes the rest. Its cost grows with the number of overrides.
+// restOf computes the rest of a type. Its cost grows with the number of overrides.
 func (s *State) restOf(t xds.Type) rest {
 	ty := &s.types[t]
 	if ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.target.Types[t] {
@@ -148,7 +151,7 @@ func (s *State) restOf(t xds.Type) rest {
 	for name, o := range ty.overrides {
 		v, _ := s.decide(t, name, o)
 		unanswered := o.force && t == xds.Route && s.listenerNeeds(name)
-		// A removed extension may be held for ever.
+		// A client may keep a removed extension for ever, so a claim of one does not count.
 		if v == set || v == remove || unanswered || o.claimed && t != xds.Extension {
 			return rest{known: true, moving: true}
 		}
@@ -165,8 +168,8 @@ func (s *State) restOf(t xds.Type) rest {
 	return r
 }
 
-// listenerNeeds reports whether a listener requests a route. Until the route is answered a new version of the listener
-// waits, and the old one serves.
+// listenerNeeds reports whether a listener of the target requests a route. Until the client has the route, Envoy keeps
+// an old version of the listener.
 func (s *State) listenerNeeds(route string) bool {
 	for l := range s.target.Types[xds.Listener].All() {
 		if slices.Contains(l.Needs, xds.Ref{Type: xds.Route, Name: route}) {
@@ -176,7 +179,8 @@ func (s *State) listenerNeeds(route string) bool {
 	return false
 }
 
-// listenersHaveSecrets reports whether no listener waits for a requested secret, in the same way.
+// listenersHaveSecrets reports whether the client has every requested secret that a listener of the target names. Until
+// then Envoy keeps an old version of the listener.
 func (s *State) listenersHaveSecrets() bool {
 	sds := &s.types[xds.Secret]
 	if !sds.subscribed {
@@ -203,11 +207,12 @@ func (s *State) listenersHaveSecrets() bool {
 	})
 }
 
-// decided ends a run of decisions in which the inputs of drained do not change, so that these are computed once for all
-// names.
+// decided ends a run of decisions (deciding) during which the results of restOf and openClusters do not change and are
+// cached.
 func (s *State) decided() { s.deciding, s.rests, s.opened = false, [xds.NumTypes]rest{}, opened{} }
 
-// empty returns the placeholder for a missing resource: no hosts (503), or no virtual hosts (404).
+// empty returns the placeholder for a missing assignment or route configuration. The assignment has no hosts, so that
+// requests get 503. The route configuration has no virtual hosts, so that requests get 404.
 func empty(t xds.Type, name string) *xds.Resource {
 	var r *xds.Resource
 	var err error
@@ -216,7 +221,7 @@ func empty(t xds.Type, name string) *xds.Resource {
 	} else {
 		r, err = xds.Encode(t, name, &routev3.RouteConfiguration{Name: name})
 	}
-	if err != nil { // only for a name that is not UTF-8, which the parser refuses
+	if err != nil { // only a name that is not UTF-8 fails, and the parser refuses such names
 		panic(fmt.Sprintf("delta: empty %v: %v", t, err))
 	}
 	return r

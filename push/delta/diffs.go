@@ -6,16 +6,16 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// Diffs caches differences for a moment, so that streams share the work. Streams of one variant move between the same
-// two stacks, and the stacks of all variants of a scope share its layer. It is safe for concurrent use. The zero Diffs
-// is ready, and a nil Diffs caches nothing.
+// Diffs caches differences between stacks for one to two seconds, so that streams share the work. All streams of a
+// variant change from the same old stack to the same new one, and the variants of a scope share a layer of their
+// stacks. The zero Diffs is ready for use, and a nil Diffs caches nothing. It is safe for concurrent use.
 type Diffs struct {
-	mu     sync.Mutex // a leaf
+	mu     sync.Mutex // no other lock is acquired while it is held
 	stacks memory[manifest.Stack]
 	layers memory[*manifest.Manifest]
 }
 
-// between is manifest.Diff with a shared result, which must not be changed.
+// between returns the result of manifest.Diff, which is shared and read-only.
 func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	if d == nil {
 		return manifest.Diff(old, new)
@@ -44,8 +44,8 @@ func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new
 	return made
 }
 
-// Tick drops differences that were not used since the last Tick, because they keep old resources alive. Call it about
-// every second.
+// Tick drops differences that were not used since the last Tick, because they keep old resources alive. The caller
+// calls it about every second.
 func (d *Diffs) Tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,28 +53,30 @@ func (d *Diffs) Tick() {
 	d.layers.tick()
 }
 
-// memory caches the differences between pairs of stacks, or of manifests.
+// memory is a cache of differences between pairs of stacks or of manifests.
 type memory[T comparable] struct {
 	pairs map[pair[T]]*remembered
 	size  int // the sum over pairs of remembered.size
 }
 
+// pair is the key of a difference.
 type pair[T comparable] struct{ old, new T }
 
+// remembered is a cached difference.
 type remembered struct {
 	diff []manifest.Delta
 	idle bool // unused since the last tick
 }
 
-// maxRemembered bounds a memory, in names that differ: a few megabytes. One pair alone may exceed it.
+// maxRemembered is the maximum size of a memory. It corresponds to a few megabytes. A single difference may exceed it.
 const maxRemembered = 1 << 16
 
-// size counts the names that differ, and the pair itself as eight of them.
+// size returns the number of names that differ, plus 8 for the pair itself.
 func (r *remembered) size() int { return len(r.diff) + 8 }
 
 // put adds a difference. If the memory is full, it removes other pairs.
 func (m *memory[T]) put(p pair[T], diff []manifest.Delta) {
-	m.forget(p) // another stream may have been as fast
+	m.forget(p) // another stream may have added the same difference meanwhile
 	r := &remembered{diff: diff}
 	for other := range m.pairs { // any pair: the order of a map is random
 		if m.size+r.size() <= maxRemembered {

@@ -8,47 +8,48 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Types that a server has beside Envoy's are dynamic: agents request them on the stream that they carry for Envoy. They
-// follow the rules of the protocol, with these differences:
-//   - a client has at most one resource of such a type, and the newest is an event of its own (Offer);
-//   - a first request without names requests any resource, one with names requests these; later requests may change
-//     both;
-//   - no resource depends on them: they are sent before all others, within the credit;
-//   - a client accepts a whole response or refuses it, and then keeps its previous resource. A version that it refused
-//     is not sent again until it accepts another one, or requests the type again;
-//   - without a resource, a stream of state of the world gets no response, as stock agents expect.
+// Types that a server has in addition to Envoy's are dynamic types. Agents request them on the stream that they forward
+// for Envoy. They follow the rules of the protocol, with these differences:
+//   - A client has at most one resource of such a type. Offer passes the newest one.
+//   - A first request without names requests any resource. A first request with names requests the resources with these
+//     names. Later requests may change the subscription.
+//   - No resource depends on them, so they are sent before all others, within the credit.
+//   - A client accepts or refuses a whole response. After a refusal it keeps its previous resource, and the refused
+//     version is not sent again until the client accepts another version or requests the type again.
+//   - If there is no resource, a state-of-the-world stream gets no response, as Istio's agents expect.
 
 // MaxDynamic bounds the number of dynamic types.
 const MaxDynamic = 8
 
-// Bounds of the memory that a client can cause with a dynamic type.
+// These bound the memory that a client can cause with a dynamic type.
 const (
-	maxDynamicNames = 64  // requested names
-	maxDynamicName  = 256 // bytes of one name
+	maxDynamicNames = 64  // number of requested names
+	maxDynamicName  = 256 // length of a name in bytes
 )
 
-// Dynamic returns the type of Config.Dynamic[i].
+// Dynamic returns the xds.Type that stands for Config.Dynamic[i].
 func Dynamic(i int) xds.Type { return xds.Unknown + 1 + xds.Type(i) }
 
+// isDynamic reports whether a type is dynamic.
 func isDynamic(t xds.Type) bool { return t > xds.Unknown }
 
 // dynamic is the state of a dynamic type.
 type dynamic struct {
 	typed
 	target  manifest.Stack
-	refused string // the last version that the client refused, which is not sent again
+	refused string // the version that the client refused last and that is not sent again
 }
 
-// Offer sets a client's resource of a dynamic type: the only resource of the stack, or none. Streams that did not
-// request the type ignore it.
+// Offer sets the client's newest resource of a dynamic type. The stack contains one resource, or none. Offer has no
+// effect before Open.
 func (s *State) Offer(t xds.Type, resource manifest.Stack) {
 	if d := s.dynamicOf(t); d != nil {
 		d.target = resource
 	}
 }
 
-// Open prepares the state for the first request of a dynamic type; Offer has no effect before. False: there is no such
-// type.
+// Open prepares the state for the first request of a dynamic type, so that Offer has an effect. It returns false if
+// Config.Dynamic does not have the type.
 func (s *State) Open(t xds.Type) bool {
 	i := int(t) - int(Dynamic(0))
 	if i < 0 || i >= len(s.cfg.Dynamic) {
@@ -71,7 +72,7 @@ func (s *State) dynamicOf(t xds.Type) *dynamic {
 	return nil
 }
 
-// url returns the type's URL, also of a dynamic type.
+// url returns the URL of a type, which may be dynamic.
 func (s *State) url(t xds.Type) string {
 	if isDynamic(t) {
 		return s.cfg.Dynamic[t-Dynamic(0)]
@@ -79,7 +80,7 @@ func (s *State) url(t xds.Type) string {
 	return t.URL()
 }
 
-// dynamicTypes yields the dynamic types that were requested.
+// dynamicTypes returns a sequence of the dynamic types that are open.
 func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	return func(yield func(xds.Type) bool) {
 		if s.dynamic == nil {
@@ -93,15 +94,15 @@ func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	}
 }
 
-// InFlightResource reports whether an unacknowledged response of a dynamic type carries a resource. Stock agents do not
-// acknowledge others.
+// InFlightResource reports whether a response of a dynamic type with a resource is unacknowledged. Istio's agents do
+// not acknowledge responses without resources.
 func (s *State) InFlightResource(t xds.Type) bool {
 	d := s.dynamicOf(t)
 	return d != nil && slices.ContainsFunc(d.flights, func(f flight) bool { return len(f.set) > 0 })
 }
 
-// Refused returns the last version of a dynamic type that the client refused, or the empty string if it has accepted
-// another one or requested the type again since.
+// Refused returns the version of a dynamic type that the client refused last. It returns "" if the client has refused
+// none, or has since accepted another version or requested the type again.
 func (s *State) Refused(t xds.Type) string {
 	if d := s.dynamicOf(t); d != nil {
 		return d.refused
@@ -109,9 +110,9 @@ func (s *State) Refused(t xds.Type) string {
 	return ""
 }
 
-// subscribeAll processes a wildcard after the first request.
+// subscribeAll processes a wildcard subscription that follows the first request.
 func (d *dynamic) subscribeAll() {
-	if d.fresh { // its names are answered with all others
+	if d.fresh { // the names of the first request are answered together with the wildcard
 		d.fresh = false
 		for _, name := range d.names.All() {
 			d.put(name, override{force: true})
@@ -119,13 +120,14 @@ func (d *dynamic) subscribeAll() {
 	}
 	for r := range d.sent.All() {
 		if _, is := d.overrides[r.Name]; !is && !d.wants(r.Name) {
-			d.put(r.Name, override{}) // it was not requested before
+			d.put(r.Name, override{}) // the resource was not requested before
 		}
 	}
 	d.all = true
 }
 
-// unsubscribeDynamic drops names, or the wildcard, and the state of names that are no longer requested.
+// unsubscribeDynamic removes names, or the wildcard, from the subscription of a dynamic type. It drops the state of
+// names that are no longer subscribed.
 func (s *State) unsubscribeDynamic(t xds.Type, names []string) {
 	d := s.dynamicOf(t)
 	if found(names, wildcard) {
@@ -145,7 +147,7 @@ func (s *State) unsubscribeDynamic(t xds.Type, names []string) {
 	s.recount(t)
 }
 
-// refuseDynamic processes the refusal of a response.
+// refuseDynamic processes the refusal of a response of a dynamic type.
 func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 	d := s.dynamicOf(r.Type)
 	before := d.acked
@@ -181,8 +183,8 @@ func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 	return append(out, report)
 }
 
-// refusedNewest reports whether the client refused the present resource. It then keeps its previous one, even under
-// another name.
+// refusedNewest reports whether the client has refused the newest resource. If so, the client keeps its previous
+// resource, even if that has another name.
 func (d *dynamic) refusedNewest() bool {
 	for r := range d.target.All() {
 		return d.wants(r.Name) && r.Version == d.refused
@@ -190,7 +192,8 @@ func (d *dynamic) refusedNewest() bool {
 	return false
 }
 
-// absentDynamic is absent for dynamic types.
+// absentDynamic returns the verb for a name of a dynamic type that has no resource. holds reports whether the client
+// may have a resource of that name.
 func (s *State) absentDynamic(t xds.Type, o override, holds bool) verb {
 	switch {
 	case holds && !o.force && s.dynamicOf(t).refusedNewest():

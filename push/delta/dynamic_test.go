@@ -167,6 +167,7 @@ func TestDynamicRefusalIsReported(t *testing.T) {
 }
 
 // A client cannot make a stream remember more than a few names.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestDynamicNamesAreBounded(t *testing.T) {
 	keeps := func(s *State) (names, overrides int) {
 		return s.dynamic[0].names.Len(), len(s.dynamic[0].overrides)
@@ -202,6 +203,7 @@ func TestDynamicNamesAreBounded(t *testing.T) {
 }
 
 // Names of any length may be subscribed to; a few short ones are remembered.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestLongDynamicNames(t *testing.T) {
 	long := strings.Repeat("n", maxDynamicName+1)
 	for _, sotw := range []bool{false, true} {

@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Resumed takes the place of a nonce in Info.Sent and Info.Acked: the client listed its held resources on this stream,
-// and has been sent nothing since.
+// Resumed is the value of Info.Sent and Info.Acked if the client listed its held resources on this stream and has been
+// sent nothing since.
 const Resumed = "resumed"
 
 // Info describes the state of one type, for debugging.
@@ -16,21 +16,21 @@ type Info struct {
 	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that it
 	// requests. Refused and withheld versions do not count.
 	Synced        bool
-	All           bool   // a wildcard subscription
-	Names         int    // subscribed by name
-	Sent, Acked   string // nonces, or Resumed; empty: nothing was sent or acknowledged
-	SentRevision  int64
-	AckedRevision int64
-	InFlight      int
-	Overrides     int
-	Version       string            // hash of the held resources, once all responses in flight have arrived
-	Held          int               // number of held resources
-	Refused       map[string]string // name -> refused version, if the newest set has that version
+	All           bool              // the subscription has the wildcard
+	Names         int               // number of names in the subscription
+	Sent, Acked   string            // nonce of the last response and of the last ACK, or Resumed; empty: none
+	SentRevision  int64             // the store's revision of the last response
+	AckedRevision int64             // the store's revision of the last ACK
+	InFlight      int               // number of unacknowledged responses
+	Overrides     int               // number of names with a state of their own
+	Version       string            // hash of the client's resources; responses in flight count as accepted
+	Held          int               // number of the client's resources, counted in the same way
+	Refused       map[string]string // maps names to refused versions that the newest set has
 }
 
-// Sums caches the hashes of held resources while many clients are described. A hash costs as much as a client holds,
-// and most clients of a view hold the same. The zero Sums is ready. It keeps the summed resources alive, and is for one
-// goroutine.
+// Sums caches hashes of held resources (Info.Version) while many clients are described. The cost of a hash grows with
+// the number of resources, and most clients of a view hold the same. The zero Sums is ready for use. It keeps resources
+// alive, and is for one goroutine.
 type Sums struct{ of map[holding]sum }
 
 // holding identifies the resources that a client without overrides holds.
@@ -40,6 +40,7 @@ type holding struct {
 	names intern.List[string]
 }
 
+// sum is the number and hash of held resources.
 type sum struct {
 	held    int
 	version string
@@ -65,10 +66,11 @@ func (k *Sums) sum(ty *typed) sum {
 	return one
 }
 
-// Info describes one type. Its cost grows with the client's resources.
+// Info describes one type. The cost grows with the number of the client's resources.
 func (s *State) Info(t xds.Type) Info { return s.InfoWith(t, nil) }
 
-// InfoWith is Info for one of many clients that share Sums. With nil Sums it equals Info.
+// InfoWith describes one type, as Info does. Calls for clients with equal resources share hashes by sums; nil: nothing
+// is shared.
 func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	ty := s.typed(t)
 	if ty == nil {
@@ -122,8 +124,8 @@ func (s *State) Asks(t xds.Type, name string) bool {
 	return ty.subscribed && ty.wants(name)
 }
 
-// Lacks reports whether the client subscribes to a resource and neither holds, nor is being sent, nor has refused this
-// version.
+// Lacks reports whether the client subscribes to a resource, and it neither holds the version, nor is being sent
+// it, nor has refused it.
 func (s *State) Lacks(t xds.Type, name, version string) bool {
 	if !s.Asks(t, name) {
 		return false
@@ -134,8 +136,8 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
 }
 
-// Good returns the version of a resource that the client has once all responses in flight have arrived; empty if it has
-// none or the version is unknown.
+// Good returns the version of a resource that the client has, where responses in flight count as accepted. It returns
+// "" if the client lacks the resource or its version is unknown.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -145,8 +147,8 @@ func (s *State) Good(t xds.Type, name string) string {
 	return ""
 }
 
-// Acknowledged returns the version of a resource that the client acknowledged last; empty if it has acknowledged none,
-// or another version is in flight.
+// Acknowledged returns the version of a resource that the client acknowledged last. It returns "" if the client has
+// acknowledged none, or if another version is in flight.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)
@@ -156,8 +158,8 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 	return o.have.Version
 }
 
-// Quarantined returns the version of a resource in the newest set that is not sent because the client refused it; empty
-// if there is no such version.
+// Quarantined returns the version of a resource in the newest set if it is not sent because the client has refused it.
+// It returns "" otherwise.
 func (s *State) Quarantined(t xds.Type, name string) string {
 	ty := s.typed(t)
 	if ty == nil {

@@ -8,12 +8,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxScan bounds the bytes of Envoy's message that are searched for names.
+// maxScan is the number of bytes of Envoy's message that are searched for names.
 const maxScan = 64 << 10
 
-// refuse processes a refused response. The sent resources do not count as held, though Envoy may have applied a part.
-// The refused resource is put into quarantine, and all others of the response are sent again, in halves if Envoy did
-// not name the refused one.
+// refuse processes a NACK of a response. The resources of the response do not count as held, but Envoy may have applied
+// some of them. If Envoy's message names the refused resource, its version is put into quarantine. The other resources
+// of the response are sent again, in two halves if the refused resource is not known.
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
@@ -64,7 +64,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	return out
 }
 
-// maxMaybe bounds the versions that a client may have applied; beyond it the newest ones count.
+// maxMaybe is the maximum length of override.maybe, which then has the newest versions.
 const maxMaybe = 8
 
 // mayHave records a version that a client may have applied from a response that it refused.
@@ -88,8 +88,8 @@ func (ty *typed) unanswered(name string, f flight, before manifest.Stack) overri
 	return o
 }
 
-// groups returns the names to send again: the other resources and the removals, in two halves if the refused resource
-// is unknown.
+// groups returns the names that are sent again, in groups for separate responses. rest are the resources that were not
+// refused by name; with halve they are two groups. The removals belong to the first group.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {
@@ -113,11 +113,12 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 	return groups
 }
 
-// culprits returns the sent resources that Envoy's message names.
-//   - clusters and listeners: "Error adding/updating cluster(s) a: why\nb: why";
-//   - violations of a constraint print the resource, and then the reason: `name: "x"`, `cluster_name: "x"`; the first
-//     name is that of the refused resource;
-//   - routes, sometimes: "... in route x".
+// culprits returns the names of the sent resources that Envoy's message names as refused. sent is sorted by name.
+// Envoy's messages have these forms:
+//   - for clusters and listeners: "Error adding/updating cluster(s) a: reason\nb: reason";
+//   - for violated constraints: the printed resource, then the reason. The first `name: "x"` or `cluster_name: "x"` is
+//     the name of the refused resource;
+//   - for some errors of routes: "... in route x".
 func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	is := func(name string) bool {
 		_, ok := slices.BinarySearchFunc(sent, name, byName)
@@ -141,7 +142,7 @@ func culprits(t xds.Type, text string, sent []*xds.Resource) []string {
 	return nil
 }
 
-// lineNames returns names at the beginning of a line, before a colon.
+// lineNames returns the names that begin a line and precede a colon. is reports whether a text is a name.
 func lineNames(text string, is func(string) bool) (names []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		for end := 0; ; {
@@ -159,7 +160,7 @@ func lineNames(text string, is func(string) bool) (names []string) {
 	return names
 }
 
-// printedName returns the first name in a printed message.
+// printedName returns the first name in a printed message, or "". is reports whether a text is a name.
 func printedName(text string, is func(string) bool) string {
 	for {
 		_, after, ok := strings.Cut(text, `name: "`)
@@ -173,7 +174,7 @@ func printedName(text string, is func(string) bool) string {
 	}
 }
 
-// routeNames finds "in route x", where x ends the line or a word.
+// routeNames returns the names x in texts "in route x", where x ends at the end of the line or of a word.
 func routeNames(text string, is func(string) bool) (names []string) {
 	for {
 		_, after, ok := strings.Cut(text, "in route ")
@@ -192,8 +193,8 @@ func routeNames(text string, is func(string) bool) (names []string) {
 	}
 }
 
-// excerpt returns the kept part of Envoy's message: the beginning and the end, because the reason may follow a printed
-// resource. For a secret it drops everything that may be printed content.
+// excerpt shortens Envoy's message to maxText bytes: its beginning and its end, because the reason may follow a printed
+// resource. For a secret it removes everything that may be content of the secret.
 func excerpt(t xds.Type, text string) string {
 	if t == xds.Secret {
 		if i := strings.LastIndex(text, ": Proto constraint"); i >= 0 {

@@ -12,23 +12,22 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// maxRecent is the number of lists that are found without sorting.
+// maxRecent is the number of recent lists that are found by their sum.
 const maxRecent = 256
 
-// Names interns subscriptions, so that proxies with equal ones share them. A list that another proxy sent recently, and
-// that a stream still keeps, is found by the sum of its names, without copying or sorting. Only streams keep lists
-// alive. A request for far more names than may be kept (bound.go) leaves nothing after it is processed, and a stream
-// leaves nothing after its end. Names is safe for concurrent use; the zero Names is ready.
+// Names interns subscriptions, so that proxies with equal subscriptions share them. A list that another proxy sent
+// recently is found by the sum of its names, without copying or sorting. Names refers to lists weakly, so only streams
+// keep them alive. Names is safe for concurrent use. The zero Names is ready for use.
 type Names struct {
 	table  intern.Table[string]
 	once   sync.Once
 	recent *lru.Cache[manifest.NameSum, intern.Weak[string]]
 }
 
-// found returns the recent list with a sum, if there is one.
+// found returns the recent list with a sum. It returns false if no recent list has it.
 func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 	n.once.Do(func() {
-		n.recent, _ = lru.New[manifest.NameSum, intern.Weak[string]](maxRecent) // an error only for sizes below 1
+		n.recent, _ = lru.New[manifest.NameSum, intern.Weak[string]](maxRecent) // fails only for a size below 1
 	})
 	weak, _ := n.recent.Get(sum) // the zero Weak refers to no list
 	return weak.List()
@@ -37,8 +36,8 @@ func (n *Names) found(sum manifest.NameSum) (intern.List[string], bool) {
 // sorted interns a sorted list without repetitions.
 func (n *Names) sorted(names ...string) intern.List[string] { return n.table.List(names...) }
 
-// intern returns the list of the requested names, in any order and without the wildcard, and the list's sum. asked is
-// the sum of the requested names.
+// intern returns the sorted list of the requested names without the wildcard, and the list's sum. requested may be in
+// any order and repeat names; asked is the sum of its names.
 func (n *Names) intern(requested iter.Seq[string], asked manifest.NameSum) (intern.List[string], manifest.NameSum) {
 	if asked.Len == 0 {
 		return intern.List[string]{}, asked
@@ -48,14 +47,14 @@ func (n *Names) intern(requested iter.Seq[string], asked manifest.NameSum) (inte
 	}
 	listed := slices.DeleteFunc(Collect(requested), func(name string) bool { return name == wildcard })
 	names := n.table.List(listed...)
-	if len(listed) < asked.Len { // a name was listed twice
+	if len(listed) < asked.Len { // a name was repeated
 		return names, sumOf(listed)
 	}
 	n.recent.Add(asked, names.Weak())
 	return names, asked
 }
 
-// Collect copies the names of a request, sorted and without repetitions; nil for a nil request.
+// Collect returns copies of names, sorted and without repetitions. For nil it returns nil.
 func Collect(names iter.Seq[string]) []string {
 	if names == nil {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A message arrives in the pieces that the transport read. The pieces are not joined: only a field that crosses pieces
-// is copied.
+// A message arrives in the pieces that the transport has read. The pieces are not joined; only a field that crosses
+// pieces is copied.
 
-// notProtobuf returns the error for a negative length that protowire returned; what names the part of the message.
+// notProtobuf returns the error for code, a negative length that protowire returned. what names the part of the
+// message.
 func notProtobuf(what string, code int) error {
 	return fmt.Errorf("%s is not protobuf: %w", what, protowire.ParseError(code))
 }
@@ -24,8 +25,8 @@ func visit(b []byte, what string, do func(protowire.Number, []byte) error) error
 	return err
 }
 
-// walk is visit for a message in pieces; it changes the list of pieces. whole is the message in pieces that begin and
-// end with a field.
+// walk does the same as visit for a message in pieces. It changes the slice pieces. whole is the message in pieces that
+// contain only whole fields.
 func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error) (whole [][]byte, err error) {
 	whole = make([][]byte, 0, 2*len(pieces))
 	for len(pieces) > 0 {
@@ -67,10 +68,11 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 	return whole, nil
 }
 
+// errCut is the error for a message whose last field is incomplete.
 var errCut = errors.New("it ends inside of a field")
 
-// bridge joins the pieces of the field at the beginning of the first piece into one. If the field has no length at its
-// beginning (groups, which this protocol does not use), it joins all pieces.
+// bridge returns the pieces with the first field joined into one piece. If the field does not begin with its length (a
+// group, which this protocol does not use), it joins all pieces.
 func bridge(pieces [][]byte) ([][]byte, error) {
 	size, there := fieldSize(pieces), 0
 	for _, p := range pieces {
@@ -93,8 +95,8 @@ func bridge(pieces [][]byte) ([][]byte, error) {
 	return [][]byte{field}, nil
 }
 
-// fieldSize returns the length of the length-delimited field at the beginning of the pieces, with its tag; 0 for other
-// fields.
+// fieldSize returns the size in bytes, with the tag, of the length-delimited field at the beginning of the pieces. It
+// returns 0 for other fields.
 func fieldSize(pieces [][]byte) int {
 	head := make([]byte, 0, 2*10) // two varints
 	for _, p := range pieces {
@@ -111,7 +113,7 @@ func fieldSize(pieces [][]byte) int {
 	return tag + n + int(min(size, 1<<40))
 }
 
-// fields yields one length-delimited field of a message that was walked without error.
+// fields returns a sequence of the values of one length-delimited field. walk must have accepted the message.
 func fields(whole [][]byte, number protowire.Number) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, b := range whole {

@@ -10,25 +10,26 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Request holds the parts of a request for the state machine. Its strings must live until State.Request returns.
+// Request is a request for the state machine. Its strings and sequences must be valid until State.Request returns. A
+// nil sequence is empty.
 type Request struct {
 	Type        xds.Type
-	Nonce       string
-	Subscribe   iter.Seq[string] // of a state-of-the-world stream: all names
-	Unsubscribe iter.Seq[string]
-	Initial     iter.Seq2[string, string] // name, version
-	Version     string                    // version_info, state of the world only
-	Failed      bool
-	Error       string
+	Nonce       string                    // nonce of the response that the request answers; empty: none
+	Subscribe   iter.Seq[string]          // names to subscribe; in state of the world all names of the subscription
+	Unsubscribe iter.Seq[string]          // only in delta
+	Initial     iter.Seq2[string, string] // names and versions that a resuming client has; only in delta
+	Version     string                    // version_info; only in state of the world
+	Failed      bool                      // the request is a NACK
+	Error       string                    // message of a NACK
 
-	// Results of digest; a parser that reads all names computes them on the way.
+	// digest computes the fields below; ParseDelta and ParseSotW compute them while they parse.
 	digested   bool
-	asked      manifest.NameSum // of Subscribe, without the wildcard
+	asked      manifest.NameSum // sum of Subscribe without the wildcard
 	all        bool             // Subscribe contains the wildcard
-	initialSum manifest.Sum     // of Initial
+	initialSum manifest.Sum     // sum of Initial
 }
 
-// digest sums up the lists of a request.
+// digest computes the sums of a request, unless they are computed already.
 func (r *Request) digest() {
 	if r.digested {
 		return
@@ -44,7 +45,7 @@ func (r *Request) digest() {
 	}
 }
 
-// ask adds a subscribed name to the sum of names; the wildcard sets all instead.
+// ask adds a subscribed name to the sum of names. For the wildcard it sets all.
 func (r *Request) ask(name string) {
 	if name == wildcard {
 		r.all = true
@@ -53,9 +54,11 @@ func (r *Request) ask(name string) {
 	r.asked.Add(name)
 }
 
+// wildcard is the name that subscribes to all resources of a type.
 const wildcard = "*"
 
-// Request applies a request to the state. It appends reports to out.
+// Request applies a request to the state. It appends reports to out and returns out. A request of an unknown type has
+// no effect.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
@@ -64,7 +67,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	if r.Nonce != "" {
 		out = s.acknowledge(r, out)
 	}
-	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests only acknowledge, and must not allocate
+	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests are only ACKs, and must not allocate
 		r = s.shorten(r)
 	}
 	if r.Type == xds.Cluster && s.assumed {
@@ -127,8 +130,8 @@ func (s *State) open(r Request) {
 	}
 }
 
-// endWarming sends all assignments again to a resuming Envoy that does not request clusters. Envoy does that while a
-// cluster warms, possibly for an assignment that came before the cluster on an earlier stream.
+// endWarming marks all assignments to be sent again to a resuming Envoy that has not requested clusters. Such an Envoy
+// warms a cluster, and may wait for an assignment that was sent before the cluster on an earlier stream.
 func (s *State) endWarming() {
 	eds := &s.types[xds.Endpoint]
 	if s.types[xds.Cluster].subscribed || !eds.resumed {
@@ -141,8 +144,8 @@ func (s *State) endWarming() {
 	}
 }
 
-// firstNames returns the names of a first request for which there is room, and their sum. For a type of which
-// everything is sent, subscribe examines them.
+// firstNames returns the names of a first request for which there is room, and their sum. With a wildcard subscription
+// it returns all names, and subscribe examines them.
 func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string], manifest.NameSum) {
 	names, sum := s.cfg.Names.intern(r.Subscribe, r.asked)
 	if s.typed(r.Type).all || sum.Len == 0 || sum == stack.Sum().Names {
@@ -156,8 +159,9 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 	return s.cfg.Names.sorted(kept...), sumOf(kept)
 }
 
-// exposeUnrecorded finds clusters that a client has without knowing it: Envoy applies the good part of a response that
-// it refuses, and does not record the clusters, but requests their endpoints. They are removed like others.
+// exposeUnrecorded marks clusters that a client has but does not list. Envoy applies the good part of a refused
+// response. It does not list the clusters of that part later, but it requests their endpoints. The clusters are marked
+// as held, so that they are removed like others.
 func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed {
@@ -188,8 +192,8 @@ func (s *State) exposeUnrecorded() {
 	}
 }
 
-// resumeAll compares a client's list of held resources with the whole stack: first by their sums, and name by name only
-// if these differ.
+// resumeAll compares a client's list of held resources with the whole stack, and adds overrides for the differences. It
+// compares sums first, and names only if the sums differ.
 func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum == stack.Sum() {
 		return
@@ -203,7 +207,8 @@ func (s *State) resumeAll(ty *typed, stack manifest.Stack, r Request) {
 	}
 }
 
-// resumeNamed compares a client's list of held resources with its subscriptions.
+// resumeNamed compares a client's list of held resources with its subscription by name, and adds overrides for the
+// differences.
 func (s *State) resumeNamed(ty *typed, stack manifest.Stack, r Request) {
 	if r.initialSum.Names == ty.nameSum() && r.initialSum == stack.Sum() {
 		return
@@ -225,7 +230,7 @@ func sumOf(names []string) (sum manifest.NameSum) {
 	return sum
 }
 
-// except adds overrides for the claimed versions that differ from the stack.
+// except adds overrides for the claimed names and versions that differ from the stack.
 func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[string, string]) {
 	ty := s.typed(t)
 	most := max(manyClaims, stack.Len())
@@ -244,8 +249,8 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 	}
 }
 
-// exceptUnknown adds overrides for a client's clusters that do not exist. The client requests clusters only after it
-// was sent all of them.
+// exceptUnknown adds overrides for a client's claimed clusters that do not exist, so that they are removed. It is for a
+// client that was sent all clusters before it requested them.
 func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	cds, stack := &s.types[xds.Cluster], s.stack(xds.Cluster)
 	for name := range pairs(claimed) {
@@ -256,7 +261,7 @@ func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
 	}
 }
 
-// matching returns the sorted names of the claimed versions that equal the stack's.
+// matching returns the names whose claimed version equals the stack's, sorted.
 func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string {
 	var names []string
 	for name, version := range pairs(claimed) {
@@ -268,7 +273,7 @@ func matching(stack manifest.Stack, claimed iter.Seq2[string, string]) []string 
 	return names
 }
 
-// subscribe adds names for which there is room. Each is answered, even if it was sent before.
+// subscribe adds names to the subscription, as far as there is room. Each name is answered, even if it was sent before.
 func (s *State) subscribe(t xds.Type, names []string) {
 	if len(names) == 0 {
 		return
@@ -304,7 +309,8 @@ func (s *State) subscribe(t xds.Type, names []string) {
 	}
 }
 
-// unsubscribe drops names with their state. Wildcard types stay subscribed.
+// unsubscribe removes names from the subscription and drops their state. It has no effect on a wildcard subscription of
+// Envoy's types.
 func (s *State) unsubscribe(t xds.Type, names []string) {
 	ty := s.typed(t)
 	if len(names) > 0 && isDynamic(t) {
@@ -325,7 +331,7 @@ func (s *State) unsubscribe(t xds.Type, names []string) {
 	ty.names = s.cfg.Names.sorted(left...)
 }
 
-// replaceNames is the state-of-the-world form: a request lists all names.
+// replaceNames replaces the names of the subscription, because a state-of-the-world request lists all names.
 func (s *State) replaceNames(t xds.Type, names []string) {
 	ty := s.typed(t)
 	if ty.all {
@@ -354,9 +360,11 @@ func pairs(p iter.Seq2[string, string]) iter.Seq2[string, string] {
 	return p
 }
 
+// found reports whether a sorted list contains a name.
 func found(sorted []string, name string) bool {
 	_, ok := slices.BinarySearch(sorted, name)
 	return ok
 }
 
+// listed reports whether a sorted list contains a name.
 func listed(l intern.List[string], name string) bool { return found(l.All(), name) }

@@ -10,9 +10,9 @@ import (
 )
 
 // asSotW converts a response to its state-of-the-world form. A response of clusters, listeners or a dynamic type
-// contains all requested resources (gRPC clients request them by name), so the client removes all others. A response of
-// another type contains changes only, and cannot remove a resource. asSotW returns false if nothing is to be sent; the
-// changes then count as accepted.
+// contains all requested resources, and the client removes all others. A response of another type contains only
+// changes, and cannot remove a resource. asSotW returns false if there is nothing to send; the response then counts as
+// accepted.
 func (s *State) asSotW(r *Reply) bool {
 	ty := s.typed(r.Type)
 	f := &ty.flights[len(ty.flights)-1]
@@ -43,7 +43,7 @@ func (s *State) asSotW(r *Reply) bool {
 	return true
 }
 
-// holding returns the client's resources as if all responses in flight had arrived, sorted by name.
+// holding returns the client's resources, sorted by name. Responses in flight count as accepted.
 func (ty *typed) holding() []*xds.Resource {
 	if !ty.subscribed {
 		return nil
@@ -79,7 +79,7 @@ func (ty *typed) holding() []*xds.Resource {
 	return all
 }
 
-// setVersion returns the hash of the names and versions of resources. It is equal on every replica.
+// setVersion returns a hash of the names and versions of sorted resources. It is equal on every replica.
 func setVersion(sorted []*xds.Resource) string {
 	h := sha256.New()
 	var text []byte
@@ -90,7 +90,8 @@ func setVersion(sorted []*xds.Resource) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Holding returns the client's resources of a type as if all responses in flight had arrived, sorted by name.
+// Holding returns the client's resources of a type, sorted by name. Responses in flight count as accepted. The
+// resources are read-only.
 func (s *State) Holding(t xds.Type) []*xds.Resource {
 	if ty := s.typed(t); ty != nil {
 		return ty.holding()

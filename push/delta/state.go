@@ -20,10 +20,9 @@ const maxFlights = 128
 
 // Config configures a State. The zero Config is ready for use.
 type Config struct {
-	// Dynamic are the type URLs of the dynamic types, MaxDynamic at most (dynamic.go). A client has at most one resource
-	// of such a type.
+	// Dynamic are the type URLs of the dynamic types (dynamic.go); at most MaxDynamic.
 	Dynamic []string
-	// Credit is the number of unacknowledged bytes that stops further responses; 0: the default.
+	// Credit is the number of unacknowledged bytes at which no further responses are sent; 0: the constant Credit.
 	Credit int
 	// SotW makes a state-of-the-world stream.
 	SotW bool
@@ -42,24 +41,24 @@ type State struct {
 	types      [xds.NumTypes]typed
 	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, or a nil entry: not requested
 	unacked    int                   // bytes
-	serial     uint64
-	resumeOver bool
-	urgent     bool   // the present response does not wait for configuration
-	deciding   bool   // set until decided is called
-	leftOut    uint32 // number of names
-	rests      [xds.NumTypes]rest
-	granted    int // bytes granted by Grant
+	serial     uint64                // nonce of the last response
+	resumeOver bool                  // EndResume was called
+	urgent     bool                  // Urgent is running
+	deciding   bool                  // a run of decisions is under way, which decided ends
+	leftOut    uint32                // number of names that were left out
+	rests      [xds.NumTypes]rest    // results of restOf, kept while deciding
+	granted    int                   // bytes granted for unknown names
 	withheld   func(*xds.Resource) bool
-	used       int // part of granted: the sum of typed.unknown
+	used       int // used part of granted: the sum over typed.unknown
 
-	now      int64   // from Tick, unix nanoseconds
-	answered uint64  // the newest response that the client has answered; it has read all earlier ones
-	claims   bool    // the client's first request for clusters listed some
-	early    bool    // listeners or routes were requested before any cluster was sent: the client has clusters
-	assumed  bool    // clusters are sent though the client has not requested them (EndResume)
+	now      int64   // time of the last Tick, in Unix nanoseconds
+	answered uint64  // nonce of the newest response that the client has answered; it has read all earlier ones
+	claims   bool    // the client's first request for clusters listed clusters
+	early    bool    // listeners or routes were requested before any cluster was sent, so the client has clusters
+	assumed  bool    // clusters are sent although the client has not requested them (EndResume)
 	opened   opened  // result of openClusters, kept while deciding
-	ahead    []ahead // resources that were sent ahead of clusters
-	lost     bool    // more were sent ahead than are remembered
+	ahead    []ahead // resources that were sent although they newly name an open cluster
+	lost     bool    // there were more of these than maxAhead
 }
 
 // typed is the state of one type: two stacks that all streams share, and the overrides.
@@ -68,38 +67,38 @@ type typed struct {
 	all        bool // subscribed to all resources
 	answer     bool // the first request must be answered, even without content
 	resumed    bool // the first request claimed versions
-	fresh      bool // its names were not answered yet: they are sent from the set, without an override for each
+	fresh      bool // the first names were not answered yet; they have no overrides
 
-	names       intern.List[string] // sorted; subscribed by name
-	summed      intern.List[string] // the list of sum
+	names       intern.List[string] // names of the subscription, sorted
+	summed      intern.List[string] // the list whose sum is sum
 	sum         manifest.NameSum
 	acked, sent manifest.Stack
 	overrides   map[string]override // names for which acked and sent are not true
 	flights     []flight            // oldest first
 	retry       [][]string          // names of refused responses, to be sent in separate responses
 	unknown     unknown
-	short       bool             // names were left out that may matter later
-	shortAt     manifest.NameSum // sum of the resources when the first of them was left out
+	short       bool             // names were left out that may matter later (cut)
+	shortAt     manifest.NameSum // sum of the type's resources at the time of cut
 
 	sentNonce, ackedNonce       uint64
 	settled                     uint64 // the newest response that was answered
 	sentRevision, ackedRevision int64
 }
 
-// override is a name whose state differs from the stacks.
+// override is the state of a name for which the stacks acked and sent are wrong.
 type override struct {
-	have        *xds.Resource   // acknowledged, or the last good version; nil: none or unknown
+	have        *xds.Resource   // the acknowledged or last good version; nil: none or unknown
 	held        bool            // the client may hold a version other than have
 	claimed     bool            // the client listed another version
-	force       bool            // subscribed to: it must be answered even without a difference
+	force       bool            // the client subscribed to the name, which must be answered even without a difference
 	placeholder bool            // the client has the empty placeholder for a missing resource
 	refused     string          // the refused version
-	maybe       []*xds.Resource // versions in responses that were refused for another resource: one of them may be applied
-	noStandIn   bool            // the client has refused the stand-in for that version too
+	maybe       []*xds.Resource // versions in responses that were refused for another resource; Envoy may have applied one
+	noStandIn   bool            // the client has refused the stand-in for the refused version too
 	lacks       string          // the refused cluster because of which the previous version was sent again
-	flying      uint64          // the newest response in flight that carries the name
-	now         *xds.Resource   // the carried resource
-	since       int64           // since when it waits for clusters, unix nanoseconds; 0: it does not wait
+	flying      uint64          // nonce of the newest response in flight that carries the name; 0: none
+	now         *xds.Resource   // the resource that flying carries; nil: a removal
+	since       int64           // time since which the resource waits for clusters, Unix nanoseconds; 0: it does not wait
 }
 
 // has returns the client's version of the name once all responses in flight have arrived; nil: none or unknown.
@@ -113,33 +112,33 @@ func (o override) has() *xds.Resource {
 // flight is an unacknowledged response.
 type flight struct {
 	nonce    uint64
-	size     int             // on the wire, in bytes
-	kept     int             // bytes of the differences alone: less than size for a larger state-of-the-world response
+	size     int             // size on the wire in bytes
+	kept     int             // size of the differences in bytes; below size for a state-of-the-world response with more
 	set      []*xds.Resource // sorted by name
 	removed  []string
 	at       manifest.Stack // value of typed.sent after this response
 	revision int64
-	since    int64  // when it was sent, unix nanoseconds
-	version  string // of a state-of-the-world response
-	whole    bool   // it also carries the content of the earlier flights, without later removals
+	since    int64  // time of sending, in Unix nanoseconds
+	version  string // version of a state-of-the-world response
+	whole    bool   // the response also carries the resources of earlier flights that were not removed since
 }
 
 // Reply is a response to send.
 type Reply struct {
 	Type     xds.Type
-	URL      string          // of the type
-	Set      []*xds.Resource // by name; in state-of-the-world CDS and LDS: everything
-	Removed  []string        // sorted; without names of Set
+	URL      string          // type URL
+	Set      []*xds.Resource // sorted by name; in state-of-the-world CDS and LDS all resources; read-only
+	Removed  []string        // names of removed resources, sorted
 	Nonce    string
-	Version  string          // hash of the set; state of the world only
+	Version  string          // hash of Set; only for state of the world
 	Encoded  mem.BufferSlice // Set, encoded by xds.Pack; not for state of the world
-	Size     int             // bytes on the wire, with framing
-	Revision int64
-	// Due means that the response is outside the credit: sending it may block.
+	Size     int             // size on the wire in bytes, with framing
+	Revision int64           // the store's revision of the target
+	// Due means that the response exceeds the credit, so that sending it may block.
 	Due bool
 }
 
-// New returns the state of a stream without requests. set is the view's newest set.
+// New returns the state of a stream before its first request. set is the view's newest set.
 func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Credit == 0 {
 		cfg.Credit = Credit
@@ -150,22 +149,23 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target sets the newest set of the view.
+// Target sets the newest set of the view, which Next sends from then on. State keeps the set and does not change it.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
-// Withhold sets the versions that must not be sent to this client though it has not refused them itself; nil: no
-// versions. Next and Urgent call the function for versions that the client does not have.
+// Withhold sets a function that reports whether a version must not be sent to the client, although the client has not
+// refused it. nil: no version is withheld. Next and Urgent call the function for versions that the client does not
+// have.
 func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
 
 // withholds reports whether a version must not be sent.
 func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.withheld(r) }
 
-// Aims reports whether the client's target is this set, or one with equal content.
+// Aims reports whether the target is the given set or has the same content.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
-// Took reports whether the client has acknowledged or refused all configuration of the newest set that it requests.
-// Endpoints, removals that wait, and dynamic types do not count. Nor do clusters whose answer may wait until others are
-// warm (overtaken).
+// Took reports whether the client has acknowledged or refused all configuration of the newest set to which it has
+// subscribed. Endpoints, removals that wait, and dynamic types do not count. Clusters whose answer may wait until other
+// clusters are warm (overtaken) do not count either.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -186,13 +186,14 @@ func (s *State) outstanding(t xds.Type) bool {
 	return len(flights) > 0 && !s.overtaken(t, &flights[len(flights)-1])
 }
 
-// overtaken reports whether a response with clusters is unanswered though later listeners or routes were answered: a
-// cluster warms.
+// overtaken reports whether a response with clusters is unanswered although later listeners or routes were answered.
+// That means that a cluster is warming.
 func (s *State) overtaken(t xds.Type, f *flight) bool {
 	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
 }
 
-// Settled reports whether every response was acknowledged or refused, except for clusters that warm.
+// Settled reports whether every response was acknowledged or refused, except for responses with clusters that are
+// warming.
 func (s *State) Settled() bool {
 	if s.unacked == 0 {
 		return true
@@ -214,9 +215,9 @@ func (s *State) Settled() bool {
 // client that starts without resources acknowledges its first clusters at once.
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
-// EndResume ends the time in which a client requests everything that it held before. Removals of clusters then no
-// longer wait for types that it has not requested. An Envoy that requests everything except clusters warms one of
-// them, and is sent clusters unasked.
+// EndResume ends the time in which a resuming client requests all types of which it has resources. From then on,
+// removals of clusters no longer wait for types that it has not requested. If the client has requested listeners and
+// endpoints but no clusters, it is an Envoy that warms a cluster, and is sent clusters without a request.
 func (s *State) EndResume() {
 	s.resumeOver = true
 	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
@@ -241,7 +242,7 @@ func (s *State) Idle() bool {
 	return true
 }
 
-// idle reports whether a type has nothing to send, and certainly nothing of a stack.
+// idle reports whether a type certainly has nothing to send if stack is its target.
 func (ty *typed) idle(stack manifest.Stack) bool {
 	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
 }
@@ -282,6 +283,7 @@ func (s *State) stack(t xds.Type) manifest.Stack {
 	return s.target.Types[t]
 }
 
+// wants reports whether the client subscribes to a name.
 func (ty *typed) wants(name string) bool { return ty.all || listed(ty.names, name) }
 
 // nameSum returns the sum of the subscribed names.
@@ -316,7 +318,7 @@ func (ty *typed) current(name string) override {
 	return ty.standing(name)
 }
 
-// standing returns the state of a name according to the stacks and the responses in flight.
+// standing returns the state of a name without an override, from the stacks and the responses in flight.
 func (ty *typed) standing(name string) override {
 	if nonce, r := ty.later(0, name); nonce != 0 {
 		return override{have: ty.acked.Get(name), flying: nonce, now: r}
@@ -342,7 +344,8 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// superfluous reports whether an override equals the stacks, and those between them that become acknowledged.
+// superfluous reports whether an override is not needed: it equals acked, sent, and the stacks of the responses in
+// flight.
 func (ty *typed) superfluous(name string, o override) bool {
 	if o.flying != 0 || o.force || o.held || o.refused != "" || !same(o.have, ty.sent.Get(name)) {
 		return false
@@ -355,9 +358,10 @@ func (ty *typed) superfluous(name string, o override) bool {
 	return ty.acked == ty.sent || same(o.have, ty.acked.Get(name))
 }
 
-// same reports whether two resources are equal for a client.
+// same reports whether two resources are equal for a client: both nil, or of the same version.
 func same(a, b *xds.Resource) bool {
 	return a == b || a != nil && b != nil && a.Version == b.Version
 }
 
+// nonceText returns a nonce as text.
 func nonceText(n uint64) string { return strconv.FormatUint(n, 10) }

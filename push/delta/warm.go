@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Patience bounds the time for which a listener or a route waits for the clusters that it newly names. With the time to
-// send it, the delay is less than two seconds.
+// Patience is the maximum time for which a listener or a route waits for the clusters that it newly names. Together
+// with the time to send it, the delay is less than two seconds.
 const Patience = 1500 * time.Millisecond
 
-// Tick sets the current time; earlier times have no effect.
+// Tick sets the current time. A time before the last one has no effect.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
-// Wake returns when Next must be called again without other events: when the first resource that waits for clusters has
-// waited long enough. False: nothing waits.
+// Wake returns the time at which Next must be called even if there are no other events: then the first resource that
+// waits for clusters has waited for Patience. It returns false if nothing waits.
 func (s *State) Wake() (at time.Time, ok bool) {
 	var first int64
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
@@ -28,21 +28,21 @@ func (s *State) Wake() (at time.Time, ok bool) {
 	return time.Unix(0, first).Add(Patience), first != 0
 }
 
-// opened holds the target's clusters of which the client has acknowledged no version, and for each whether it is warm
-// all the same when the client reads the next response.
+// opened caches the result of openClusters.
 type opened struct {
 	known    bool
 	clusters map[string]bool
-	secrets  map[string]bool // secrets of the proxy's agent: whether an acknowledged cluster has it
+	secrets  map[string]bool // maps a secret of the proxy's agent to the result of clusterHas
 }
 
-// openClusters returns the open clusters. It computes them once for all names of a run of decisions, and is cheap if
-// everything is acknowledged.
+// openClusters returns the open clusters: the target's clusters of which the client has acknowledged no version. It
+// maps each name to whether the cluster is warm when the client reads the next response (warmBehind). During a run of
+// decisions it is computed once. It is cheap if everything is acknowledged.
 func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
 	if !s.claims && !s.early && cds.settled == 0 && len(cds.flights) > 0 {
-		// A client that starts without resources requests listeners once its first clusters are warm.
+		// A client that starts without resources requests listeners only after its first clusters are warm.
 		answered = cds.flights[0].at
 	}
 	if !cds.subscribed || s.assumed || answered == goal && len(cds.overrides) == 0 {
@@ -74,7 +74,7 @@ func (s *State) openClusters() map[string]bool {
 			continue
 		}
 		if o.flying == 0 && (want.Version == o.refused || s.withholds(want)) {
-			continue // it is not sent, so waiting would have no end
+			continue // the cluster is not sent, so waiting for it would not end
 		}
 		open[name] = s.warmBehind(o.has())
 	}
@@ -82,7 +82,7 @@ func (s *State) openClusters() map[string]bool {
 }
 
 // warmBehind reports whether a sent cluster is warm when the client reads the next response: its assignment was sent
-// behind it, and the client has its secrets. It is false for nil.
+// behind it, the client has its secrets, and it needs nothing else. It returns false for nil.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {
 		return false
@@ -110,8 +110,8 @@ func (s *State) assigned(name string) bool {
 	return !o.force && o.has() != nil
 }
 
-// hasSecret reports whether the client has acknowledged a secret; for one of its agent, whether it has acknowledged a
-// cluster that needs it.
+// hasSecret reports whether the client has acknowledged a secret. For a secret of the proxy's agent, it reports whether
+// the client has acknowledged a cluster that needs the secret.
 func (s *State) hasSecret(name string) bool {
 	if sds := &s.types[xds.Secret]; sds.subscribed && sds.wants(name) {
 		return s.Acknowledged(xds.Secret, name) != ""
@@ -136,9 +136,9 @@ func (s *State) clusterHas(secret string) bool {
 	return false
 }
 
-// awaits reports whether a listener or route waits for clusters: it newly names an open cluster that is not warm, or
-// leads to one that does not exist. Resources that authorise, authenticate or encrypt never wait, and others wait for
-// Patience at most.
+// awaits reports whether a listener or route must wait for clusters: it newly names an open cluster that is not warm,
+// or a cluster that does not exist (leadsNowhere). Resources that authorise, authenticate or encrypt never wait. Others
+// wait at most for Patience.
 func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
 		return false
@@ -158,8 +158,8 @@ func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	return newlyNames(want, has, open, cold) && !want.Guards() && !has.Guards()
 }
 
-// leadsNowhere reports whether a virtual host that the client has newly names a cluster of a service, or of a subset,
-// that does not exist. Its object may follow: users apply VirtualServices, DestinationRules and services in any order.
+// leadsNowhere reports whether a virtual host that the client already has newly names an outbound cluster that does not
+// exist. The cluster may still come, because users apply VirtualServices, DestinationRules and services in any order.
 func (s *State) leadsNowhere(want, has *xds.Resource) bool {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed || want == has {
@@ -193,12 +193,13 @@ func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(str
 	return false
 }
 
-// passes reports whether a resource that the client has no version of may be sent now.
+// passes reports whether a resource may be sent now to a client that has no version of it.
 func (s *State) passes(t xds.Type, r *xds.Resource) bool {
 	return !s.withholds(r) && !s.awaits(t, r, override{})
 }
 
-// allPass is passes for a list. It costs nothing if no version is withheld and no cluster is open.
+// allPass reports whether passes returns true for all resources. It is cheap if no version is withheld and no cluster
+// is open.
 func (s *State) allPass(t xds.Type, all []*xds.Resource) bool {
 	if s.withheld == nil && (t != xds.Listener && t != xds.Route || len(s.openClusters()) == 0) {
 		return true

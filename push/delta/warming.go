@@ -10,25 +10,25 @@ import (
 
 // Warming describes why a client does not answer responses with clusters, for debugging.
 type Warming struct {
-	// Since is when the oldest response with clusters was sent that the client has not answered in time; zero: there is no
-	// such response. Its refusal, or that of a newer one, is not visible yet.
+	// Since is the time of the oldest response with clusters that the client has not answered for a second; zero: there is
+	// none. Refusals of this response and of newer ones are not visible yet.
 	Since time.Time
-	// Clusters are those that may be warming, sorted, maxSuspects at most. More counts the others.
+	// Clusters are the clusters that may be warming, sorted; at most maxSuspects. More counts the others.
 	Clusters []string
 	More     int
-	// NotRequested means that the client does not request clusters, like an Envoy that reconnects while one of them warms.
-	// It is sent them all the same.
+	// NotRequested means that the client has not requested clusters on this stream, and is sent clusters all the same. An
+	// Envoy that reconnects while a cluster warms does not request them.
 	NotRequested bool
 }
 
 const (
-	// warmingAfter bounds the time for an answer about clusters before the client counts as warming.
+	// warmingAfter is the time without an answer to clusters after which the client counts as warming.
 	warmingAfter = time.Second
-	maxSuspects  = 20
+	maxSuspects  = 20 // length of Warming.Clusters
 )
 
-// Warming returns whether the client warms clusters, and which these may be. Its cost grows with the clusters in
-// flight.
+// Warming describes whether the client warms clusters at the time now, and which clusters these may be. The result is
+// zero except for NotRequested if it does not. The cost grows with the number of clusters in flight.
 func (s *State) Warming(now time.Time) (w Warming) {
 	cds := &s.types[xds.Cluster]
 	w.NotRequested = s.assumed

@@ -13,23 +13,24 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// Message is a parsed request. Its strings and bytes are slices of the raw message, and live as long as that.
+// Message is a parsed request. Its strings and bytes refer to the raw message, and are valid as long as the raw
+// message.
 type Message struct {
 	Request
 	TypeURL string
 	Node    []byte // an encoded core.v3.Node; nil: the request has no node
 }
 
-// Field numbers of envoy.service.discovery.v3 (discovery.proto).
+// These are field numbers of envoy.service.discovery.v3 (discovery.proto).
 const (
 	deltaNode, deltaType, deltaSubscribe, deltaUnsubscribe, deltaInitial, deltaNonce, deltaError = 1, 2, 3, 4, 5, 6, 7
 
 	sotwVersion, sotwNode, sotwNames, sotwType, sotwNonce, sotwError = 1, 2, 3, 4, 5, 6
 )
 
-// ParseDelta parses a DeltaDiscoveryRequest in pieces without making objects of its lists, and sums up names and
-// initial versions on the way. Unknown fields are skipped. A missing list is nil; an ACK has no lists. Errors: the
-// message is malformed, or a field exceeds its bound.
+// ParseDelta parses a DeltaDiscoveryRequest. raw has the message in pieces, and ParseDelta may change the slice raw.
+// The lists of the result are sequences over raw; a missing list is nil. Unknown fields are skipped. It fails if the
+// message is malformed, or if a string other than Error is not UTF-8.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: the list exists
@@ -72,7 +73,8 @@ func ParseDelta(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// initial yields the initial versions of a message that was walked without error.
+// initial returns a sequence of the names and versions in initial_resource_versions. walk must have accepted the
+// message.
 func initial(whole [][]byte) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for value := range fields(whole, deltaInitial) {
@@ -83,8 +85,7 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW parses a state-of-the-world DiscoveryRequest in pieces. Errors: the message is malformed, or a field
-// exceeds its bound.
+// ParseSotW parses a state-of-the-world DiscoveryRequest, as ParseDelta does, with the same errors.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {
@@ -109,7 +110,7 @@ func ParseSotW(raw ...[]byte) (Message, error) {
 	return m, err
 }
 
-// asks appends one subscribed name.
+// asks validates one subscribed name and adds it to the sum of names.
 func (r *Request) asks(value []byte, field string) error {
 	err := name(value, field)
 	if err == nil {
@@ -118,7 +119,7 @@ func (r *Request) asks(value []byte, field string) error {
 	return err
 }
 
-// failure parses a google.rpc.Status.
+// failure parses the google.rpc.Status of a NACK.
 func (m *Message) failure(status []byte) error {
 	m.Failed = true
 	return visit(status, "error_detail", func(field protowire.Number, value []byte) error {
@@ -129,7 +130,7 @@ func (m *Message) failure(status []byte) error {
 	})
 }
 
-// name checks one listed name.
+// name validates one listed name.
 func name(value []byte, field string) error {
 	var s string
 	return text(&s, value, field)
@@ -160,7 +161,8 @@ func entry(value []byte) (key, version string, err error) {
 	return key, version, nil
 }
 
-// usual parses an entry of the common form: a key and a version, in this order, both shorter than 128 bytes, and ASCII.
+// usual parses an entry of the common form: a key, then a version, both in ASCII and shorter than 128 bytes. It returns
+// false for other forms.
 func usual(value []byte) (key, version string, ok bool) {
 	const keyTag, versionTag = 1<<3 | byte(protowire.BytesType), 2<<3 | byte(protowire.BytesType)
 	if len(value) < 4 || value[0] != keyTag || !ascii(value) { // ASCII also means that lengths have one byte
@@ -173,8 +175,8 @@ func usual(value []byte) (key, version string, ok bool) {
 	return borrow(value[2:end]), borrow(value[end+2:]), true
 }
 
-// ascii reports whether all bytes are below 0x80, eight at a time. Names and versions nearly always are, and a
-// reconnecting proxy sends thousands.
+// ascii reports whether all bytes are below 0x80. It compares eight bytes at a time, because a reconnecting proxy sends
+// thousands of names and versions.
 func ascii(b []byte) bool {
 	const high = 0x8080808080808080
 	for ; len(b) >= 16; b = b[16:] {
@@ -192,7 +194,7 @@ func ascii(b []byte) bool {
 	return all < 0x80
 }
 
-// text sets a string field. Protobuf strings are UTF-8.
+// text sets *to to a string that refers to value. It fails if value is not UTF-8.
 func text(to *string, value []byte, field string) error {
 	if !ascii(value) && !utf8.Valid(value) {
 		return notText(field, value)
@@ -201,13 +203,15 @@ func text(to *string, value []byte, field string) error {
 	return nil
 }
 
+// notText returns the error for a string field that is not UTF-8.
 func notText(field string, value []byte) error {
 	return fmt.Errorf("%s is not UTF-8: %.40q", field, value)
 }
 
+// borrow returns a string that refers to b.
 func borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// list yields a repeated string of a message that was walked without error.
+// list returns a sequence of the elements of a repeated string. walk must have accepted the message.
 func list(whole [][]byte, number protowire.Number) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for value := range fields(whole, number) {

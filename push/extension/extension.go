@@ -1,5 +1,5 @@
-// Package extension computes the effect of WasmPlugins and TrafficExtensions on one proxy. The effect is the way in
-// which the proxy runs each, and the filters in its listeners
+// Package extension computes the effect of WasmPlugins and TrafficExtensions on one proxy: whether and how the proxy
+// runs an extension, and the filters in the proxy's listeners
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
 // Owns: nothing; the functions are pure.  Reads: records of its arguments.  Never: the snapshot, Envoy's protobuf.
@@ -9,22 +9,22 @@
 // A listener may name a filter whose configuration Envoy fetches separately (ECDS, xds.Extension). WasmPlugins,
 // TrafficExtensions and EnvoyFilters with applyTo EXTENSION_CONFIG become such filters.
 //
-// The configurations belong to the workload layer of a view, for outbound listeners too. They split no scope, and an
-// edit of one sends that configuration and no listener. The filters themselves are properties of the view. On the
-// inbound side these are view.Workload.Extensions; on the outbound side view.Inputs.Extensions, which makes variants of
-// listeners and of nothing else.
+// The configurations belong to the workload layer of a view, even those for outbound listeners. So they do not split a
+// scope, and an edit of a configuration changes no listener. The filters in listeners are properties of the view:
+// view.Workload.Extensions for inbound listeners, and view.Inputs.Extensions for outbound listeners. The latter make
+// variants of listeners only.
 //
-// Where a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
+// If a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
 // (listener.Common.Extensions). A metric counts these cases by workload.
 //
 // push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that
 // the configuration names stay as long as the proxy subscribes to it.
 //
-// A listener does not become active before it has its configurations. So each has a stand-in (xds.Resource.StandIn). A
-// proxy that refused the configuration, or from which it is withheld, receives the stand-in if it has no earlier good
-// version. By failStrategy the stand-in refuses requests or lets them pass. Configurations that EnvoyFilters add have
-// no stand-in: the author of the EnvoyFilter adds the filter too, and sets its behaviour without a configuration
-// (initial_fetch_timeout, default_config).
+// A listener becomes active only when it has all its configurations. So each configuration has a stand-in
+// (xds.Resource.StandIn), for a proxy that has refused the configuration or from which it is withheld, and that has no
+// earlier good version. The stand-in refuses traffic or lets it pass, as failStrategy states. A configuration that an
+// EnvoyFilter adds has no stand-in. Its author also adds the filter, and states how the filter behaves without a
+// configuration (initial_fetch_timeout, default_config).
 package extension
 
 import (
@@ -47,18 +47,18 @@ type Way uint8
 
 // The values of Way.
 const (
-	ByEnvoy Way = iota // Envoy has the whole extension, or fetches the module itself
-	ByAgent            // the proxy's agent fetches the module, and its Envoy reads a file (Istio's pilot-agent)
+	ByEnvoy Way = iota // Envoy runs it without the help of an agent
+	ByAgent            // the proxy's agent fetches the module, and Envoy reads it from a file (Istio's pilot-agent)
 	Left               // the proxy cannot run it, and traffic passes without the filter (FAIL_OPEN)
-	Closed             // the proxy cannot run it, and traffic is refused
+	Closed             // the proxy cannot run it, and the matched traffic is refused
 )
 
 // Runs reports whether the proxy runs the extension.
 func (w Way) Runs() bool { return w == ByEnvoy || w == ByAgent }
 
-// WayOf returns the way in which a proxy with some capabilities runs an extension. The text why names the proxies that
-// cannot run it, for Left and Closed. Without an agent that fetches modules, a proxy supports modules in files, and
-// modules over HTTP with a stated sha256: Envoy refuses others
+// WayOf returns the way in which a proxy with the capabilities caps runs an extension. For Left and Closed, why
+// describes the proxies that cannot run it, for messages. Without an agent that fetches modules, a proxy supports only
+// modules in files, and modules over HTTP with a stated sha256, because Envoy refuses others
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/core/v3/base.proto#config-core-v3-remotedatasource).
 func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	wasm := e.Spec.GetWasm()
@@ -93,7 +93,7 @@ func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	return Closed, why
 }
 
-// URL returns the URL of a module. Without a scheme it is an image, oci://.
+// URL returns the URL of a module. A URL without a scheme means an image and gets the scheme oci.
 func URL(wasm *extensionsv1.WasmConfig) string {
 	if strings.Contains(wasm.GetUrl(), "://") {
 		return wasm.GetUrl()
@@ -101,8 +101,8 @@ func URL(wasm *extensionsv1.WasmConfig) string {
 	return "oci://" + wasm.GetUrl()
 }
 
-// Registry returns the registry from which a module's image is fetched with a credential (imagePullSecret). It returns
-// "" if the module is fetched without a credential, or is not an image.
+// Registry returns the registry of a module's image if the image is fetched with a credential (imagePullSecret). It
+// returns "" if the module has no imagePullSecret, or is not an image.
 func Registry(wasm *extensionsv1.WasmConfig) string {
 	if wasm.GetImagePullSecret() == "" {
 		return ""
@@ -110,18 +110,18 @@ func Registry(wasm *extensionsv1.WasmConfig) string {
 	return pullsecret.Registry(URL(wasm))
 }
 
-// OnConnections reports whether the extension is a network filter; others are HTTP filters.
+// OnConnections reports whether an extension is a network filter. All others are HTTP filters.
 func OnConnections(e *model.TrafficExtension) bool {
 	return e.Spec.GetWasm().GetType() == extensionsv1.PluginType_NETWORK
 }
 
-// PullSecretVariable is the variable of a module's environment with the credentials of registries, in the form of
-// Docker's configuration. Istio's agent reads and removes it. If it is empty, a credential is missing, and the agent
-// does not fetch the module (istio: pkg/wasm/convert.go).
+// PullSecretVariable is the variable of a module's environment that has the credentials of registries, in the format of
+// Docker's configuration. Istio's agent reads and removes it. If its value is empty, the agent does not fetch the
+// module (istio: pkg/wasm/convert.go).
 const PullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
-// Name returns the name of the configuration that Envoy requests: Istio's, with Istio's spelling (istio:
-// pilot/pkg/model/extensions.go).
+// Name returns the name with which Envoy requests the configuration of an extension. It is Istio's name, including its
+// misspelling (istio: pilot/pkg/model/extensions.go). extension is the key of a WasmPlugin or TrafficExtension.
 func Name(extension model.Key) string {
 	prefix := "extenstions.istio.io/wasmplugin/"
 	if extension.Kind == model.KindTrafficExtension {
@@ -134,19 +134,19 @@ func Name(extension model.Key) string {
 type Filter struct {
 	Extension     model.Key
 	Phase         Phase               // position among Istio's filters
-	OnConnections bool                // a network filter; else an HTTP filter
-	Lua           bool                // false: WebAssembly
-	Closed        bool                // the proxy cannot run it, so traffic to its ports is refused
+	OnConnections bool                // true: a network filter; false: an HTTP filter
+	Lua           bool                // true: Lua; false: WebAssembly
+	Closed        bool                // the proxy cannot run it, so traffic to Ports is refused
 	Ports         intern.List[uint32] // sorted; empty: all ports
 }
 
 // Phase is the position of a filter among Istio's own filters.
 type Phase = extensionsv1.TrafficExtension_ExecutionPhase
 
-// Side is a direction of traffic, in the values of the match of extensions.
+// Side is a direction of traffic.
 type Side = typev1.WorkloadMode
 
-// The sides.
+// The values of Side.
 const (
 	Outbound = typev1.WorkloadMode_CLIENT
 	Inbound  = typev1.WorkloadMode_SERVER
@@ -155,8 +155,8 @@ const (
 // ports interns the lists of ports.
 var ports intern.Table[uint32]
 
-// FilterOf returns the filter of an extension in the listeners of a side. It returns false if the extension has no
-// filter there.
+// FilterOf returns the filter of an extension in the listeners of a side. way is the result of WayOf. It returns false
+// if way is Left, or if the extension does not match the side.
 func FilterOf(e *model.TrafficExtension, way Way, side Side) (Filter, bool) {
 	if way == Left {
 		return Filter{}, false
@@ -189,21 +189,21 @@ func (f Filter) Name() string { return Name(f.Extension) }
 // String returns the extension's key, for messages.
 func (f Filter) String() string { return f.Extension.String() }
 
-// On reports whether the filter is for connections to a port. Port 0 means connections whose port is unknown, for which
-// only filters of all ports are.
+// On reports whether the filter applies to connections to a port. Port 0 stands for an unknown port, to which only
+// filters for all ports apply.
 func (f Filter) On(port uint32) bool {
 	return f.Ports.Len() == 0 || slices.Contains(f.Ports.All(), port)
 }
 
-// Compare orders the extensions of a proxy. The order is by priority, the highest first and those without one last.
-// Then it is by place, the comparison of their namespaces, and then by age, the oldest first.
+// Compare compares two extensions of a proxy, in the order of their filters. It compares priorities first; the highest
+// comes first, and extensions without a priority come last. If these are equal, it returns place, which the caller
+// computes by comparing the namespaces, unless it is 0. Then the oldest extension comes first.
 func Compare(a, b *model.TrafficExtension, place int) int {
 	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
 		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))
 }
 
-// priority returns the priority of an extension. An extension without one comes after all that state one, even 0, as in
-// istiod.
+// priority returns the priority of an extension. As in istiod, an extension without a priority has the lowest, below 0.
 func priority(e *model.TrafficExtension) int32 {
 	if p := e.Spec.GetPriority(); p != nil {
 		return p.GetValue()

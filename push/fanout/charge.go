@@ -38,8 +38,8 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire releases the charges of slow streams. Each holds one message, by reference, and is closed by its own deadline;
-// it must not delay others.
+// expire releases the charges of slow streams, so that they do not delay others. A slow stream keeps only references to
+// shared bytes, and is closed by its own deadline.
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

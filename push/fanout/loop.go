@@ -15,21 +15,21 @@ import (
 // pressEvery is the pause between two measurements of the run queue, while its length matters.
 const pressEvery = 25 * time.Millisecond
 
-// Loop runs a Queue, which only it uses. Its workers send.
+// Loop runs a Queue. Its workers call the functions that send. It is safe for concurrent use.
 type Loop struct {
 	budget  Budget
 	workers int
 	log     *slog.Logger
-	waited  func() time.Duration // how long goroutines waited for a processor since the last call
+	waited  func() time.Duration // returns how long goroutines waited for a processor since the last call
 
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // guards inbox; no other lock is acquired while it is held
 	inbox []*Stream  // each stream at most once
 	wake  chan struct{}
 
 	waiting [NumLanes]atomic.Int64
 }
 
-// Stream is a stream's handle. All methods may be called from any goroutine and never block.
+// Stream is the handle of one stream in a Loop. Its methods may be called from any goroutine and never block.
 type Stream struct {
 	loop      *Loop
 	namespace string
@@ -37,13 +37,13 @@ type Stream struct {
 	send      func(urgent bool, plan int64) int
 
 	inbox atomic.Bool // the stream is in the inbox
-	joins atomic.Bool // this and the following: events that the loop has not seen yet
+	joins atomic.Bool // this field and the following are events that the loop has not processed yet
 	marks atomic.Uint32
 	done  atomic.Bool
 	sent  atomic.Int64
 	acked atomic.Int64
 	left  atomic.Bool
-	plan  atomic.Int64 // of the marks in the lane Config
+	plan  atomic.Int64 // plan of the marks in the lane Config
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
@@ -53,7 +53,8 @@ type outcome struct {
 	by   string
 }
 
-// New returns a Loop; Run starts it. workers 0: one for each processor; log nil: slog.Default().
+// New returns a Loop, which sends after Run is called. Zero fields of b mean the defaults. workers is the number of
+// goroutines that send; 0: one for each processor. log nil: slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -64,12 +65,12 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
-// Budget returns the budget in force.
+// Budget returns the budget, with defaults filled in.
 func (l *Loop) Budget() Budget { return l.budget }
 
-// Join adds a stream. first means a gateway's stream, which precedes others. One worker at a time calls send, in the
-// stream's turn. send sends everything that may be sent now, or only urgent changes, and returns the number of bytes.
-// It must not block (store/watchdog). plan is Grant.Plan.
+// Join adds a stream of a namespace. first means that it is a gateway's stream, which precedes others. One worker at a
+// time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent changes if
+// urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is Grant.Plan.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -77,14 +78,14 @@ func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan in
 	return s
 }
 
-// Mark notes that the stream may have something to send.
+// Mark requests a turn for the stream in a lane, because there may be something to send.
 func (s *Stream) Mark(l Lane) {
 	s.marks.Or(1 << l)
 	s.notify()
 }
 
-// Try is Mark in the lane Config for a plan that is new to the stream. Plans have rising numbers above 0. The stream
-// then reports Accepted, Skipped or Refused for the plan of its turn.
+// Try requests a turn in the lane Config for a plan that the stream was not sent yet. Plans have rising numbers above
+// 0. After the turn, the stream must call Accepted, Skipped or Refused for the plan of the turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -95,21 +96,22 @@ func (s *Stream) Try(plan int64) {
 	s.Mark(Config)
 }
 
-// Accepted reports that everything sent of a plan is acknowledged.
-func (s *Stream) Accepted(plan int64) { s.says(Accept, outcome{plan: plan}) }
+// Accepted reports that the client has acknowledged everything that was sent of a plan.
+func (s *Stream) Accepted(plan int64) { s.report(Accept, outcome{plan: plan}) }
 
-// Skipped reports that there was nothing to send of a plan.
-func (s *Stream) Skipped(plan int64) { s.says(Skip, outcome{plan: plan}) }
+// Skipped reports that nothing of a plan was sent, or that its ACK proves nothing about other clients.
+func (s *Stream) Skipped(plan int64) { s.report(Skip, outcome{plan: plan}) }
 
-// Refused reports that the client refused a part of a plan. by is its identity.
-func (s *Stream) Refused(plan int64, by string) { s.says(Refuse, outcome{plan, by}) }
+// Refused reports that the client refused a part of a plan. by is the client's identity.
+func (s *Stream) Refused(plan int64, by string) { s.report(Refuse, outcome{plan, by}) }
 
-func (s *Stream) says(op Op, v outcome) {
+// report stores an outcome for the loop.
+func (s *Stream) report(op Op, v outcome) {
 	s.tried[op-Accept].Store(&v)
 	s.notify()
 }
 
-// Sent counts bytes that were sent outside a turn.
+// Sent counts bytes of a turn that were sent after send returned.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
 // Acked counts bytes that were acknowledged.
@@ -118,7 +120,7 @@ func (s *Stream) Acked(bytes int) {
 	s.notify()
 }
 
-// Leave removes the stream. send may be called once more.
+// Leave removes the stream. A worker may call send once more.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()

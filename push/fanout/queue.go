@@ -7,85 +7,85 @@ import (
 
 // Budget bounds the sends in progress. Zero fields mean the defaults.
 type Budget struct {
-	Streams int           // streams that are sent to at a time; 0: 100
-	Bytes   int           // bytes sent and not acknowledged by streams that are not slow; 0: 256 MiB
-	Slow    time.Duration // age of an unacknowledged charge after which a stream no longer counts against Bytes; 0: 1 s
-	Rollout int           // streams that get a plan of configuration first (rollout); 0: 8
+	Streams int           // number of streams with a turn at a time; 0: 100
+	Bytes   int           // bytes that are sent and not acknowledged, except on slow streams; 0: 256 MiB
+	Slow    time.Duration // time without an ACK after which a stream counts as slow; 0: 1 s
+	Rollout int           // minimum number of streams that get a plan of configuration first (rollout); 0: 8
 	// WindowOff switches the concurrency window off, to measure its effect.
 	WindowOff bool
 }
 
-// patience is the number of grants to others after which a waiting lane is next.
+// patience is the number of grants to other lanes after which a waiting lane is next.
 const patience = 4
 
-// Op is the kind of an Event.
+// Op is the type of an Event.
 type Op uint8
 
+// The types of events. Fields of Event that an event uses are in parentheses.
 const (
-	Join   Op = iota // a stream is added, in a namespace
-	Leave            // it has left
-	Mark             // it has something to send, in a lane
-	Done             // its turn is over, with this many bytes sent
-	Ack              // this many bytes are acknowledged
-	Accept           // it has acknowledged everything that was sent of a plan
-	Skip             // there was nothing of a plan to send to it
-	Refuse           // it refused a part of a plan
+	Join   Op = iota // a stream was added (Namespace, First)
+	Leave            // a stream has left
+	Mark             // a stream may have something to send (Lane, Plan)
+	Done             // a stream's turn is over (Bytes sent)
+	Ack              // a stream's client has acknowledged (Bytes)
+	Accept           // the client has acknowledged everything that was sent of a plan (Plan)
+	Skip             // nothing of a plan was sent to the client, or its ACK proves nothing (Plan)
+	Refuse           // the client refused a part of a plan (Plan, By)
 	Tick             // time has passed
-	Press            // a measurement of how long goroutines waited for a processor
+	Press            // goroutines' waits for a processor were measured (Wait)
 )
 
 // Event is an input of Queue.Step. S identifies a stream.
 type Event[S comparable] struct {
 	Op        Op
-	Stream    S
-	Namespace string // of Join
-	First     bool   // of Join: a gateway, which is served before others
-	Lane      Lane   // of Mark
-	// Plan is for Mark in the lane Config: the plan that is new to the stream; 0: not new. It is also for Accept, Skip and
-	// Refuse.
+	Stream    S // not used by Tick and Press
+	Namespace string
+	First     bool // the stream is a gateway's, which precedes others
+	Lane      Lane
+	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that the stream was not sent
+	// yet; 0: no such plan.
 	Plan  int64
-	By    string        // of Refuse: the identity
-	Bytes int           // of Done and Ack
-	Wait  time.Duration // of Press
+	By    string // the client's identity
+	Bytes int
+	Wait  time.Duration // 90th percentile of the waits
 }
 
-// Grant is an output of Queue.Step: send to this stream, then pass Done. Urgent means that only urgent changes are sent
-// now, because configuration has its turn later. Plan is the newest plan that the stream may be sent from now on; 0:
-// unchanged.
+// Grant is an output of Queue.Step. The caller must send on the stream, and then pass an event Done.
 type Grant[S comparable] struct {
 	Stream S
-	Urgent bool
-	Plan   int64
+	Urgent bool  // only urgent changes may be sent now; configuration has a turn later
+	Plan   int64 // the newest plan that the stream may be sent from now on; 0: unchanged
 }
 
-// tried is the lane of configuration that is new to a stream: the part of Config that is delivered progressively. A
-// stream that waits here does not wait in Config.
 const (
+	// tried is the lane of configuration that is delivered progressively, because the stream was not sent it yet. A stream
+	// that waits here does not wait in Config.
 	tried    = NumLanes
 	allLanes = NumLanes + 1
 )
 
-// Queue decides which streams are sent to. A stream is in it at most once, however often it is marked; its response is
-// computed in its turn. It is not safe for concurrent use.
+// Queue decides which streams get a turn to send. A stream is in each lane at most once, however often it is marked.
+// Queue has no clock, and is not safe for concurrent use.
 type Queue[S comparable] struct {
 	budget  Budget
 	streams map[S]*entry[S]
 	lanes   [allLanes]rings[S]
 	granted int
-	bytes   int // charged against the budget
-	charged *list.List
-	passed  [allLanes]int // grants to others since the last one to this lane, while it waits
+	bytes   int           // bytes charged against the budget
+	charged *list.List    // of *entry[S] with a charge, the oldest charge first
+	passed  [allLanes]int // by lane: number of grants to other lanes while it waits
 	rollout rollout[S]
 	window  concurrencyWindow[S]
 }
 
-// rings are the namespaces with streams that wait in a lane: one ring for gateways, which come first, and one for all
-// others.
+// rings holds the namespaces with streams that wait in a lane: one ring for gateways, which come first, and one for all
+// other proxies.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
 }
 
+// empty reports whether no stream waits in the lane.
 func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
 // front returns the ring and the group whose turn is next.
@@ -104,25 +104,26 @@ type group[S comparable] struct {
 	in      *list.Element
 }
 
+// entry is one stream of the queue.
 type entry[S comparable] struct {
 	stream    S
 	namespace string
 	class     uint8                   // 0: a gateway, 1: any other
-	at        [allLanes]*list.Element // in its group; nil: not queued in that lane
+	at        [allLanes]*list.Element // element in a group; nil: the stream does not wait in that lane
 	slots     [numSlots]*list.Element // nil: no slot
-	sentAt    [numSlots]time.Time     // when its turn for the slot ended; zero: it has not
-	granted   bool
-	plan      int64          // the newest plan that it had a turn for; 0 after Skip or Refuse: it needs another turn
-	again     [allLanes]bool // marked while granted
-	first     bool           // it was first in its lane of configuration when its urgent turn began
-	unacked   int            // bytes charged
-	forgiven  int            // bytes written off as slow, and not acknowledged yet
-	early     int            // bytes acknowledged before Done
-	since     time.Time
-	charge    *list.Element
+	sentAt    [numSlots]time.Time     // end of the turn for which the stream has the slot; zero: the turn goes on
+	granted   bool                    // the stream has a turn
+	plan      int64                   // the newest plan for which it had a turn; 0 after Skip or Refuse: it needs another turn
+	again     [allLanes]bool          // marked during the turn
+	first     bool                    // it was first in its lane of configuration when its urgent turn began
+	unacked   int                     // charged bytes
+	forgiven  int                     // unacknowledged bytes that are no longer charged, because the stream was slow
+	early     int                     // bytes that were acknowledged before Done
+	since     time.Time               // time of the oldest charge
+	charge    *list.Element           // element in Queue.charged
 }
 
-// NewQueue returns an empty Queue.
+// NewQueue returns an empty Queue. Zero fields of b mean the defaults.
 func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Streams <= 0 {
 		b.Streams = 100
@@ -147,7 +148,7 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	return q
 }
 
-// Step processes one event and returns the streams to send to now.
+// Step processes one event at the time now, and returns the turns that are granted.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
 	q.window.expire(now)
@@ -184,8 +185,8 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	return q.grants(now)
 }
 
-// Next returns when time alone will change something: the next charge becomes slow, a write becomes long, or a slot of
-// the rollout becomes free.
+// Next returns the time at which Step must be called with Tick if there are no other events: then a stream becomes
+// slow, a write becomes long, or a slot of the rollout becomes free. It returns false if there is no such time.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -204,14 +205,15 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	return at, ok
 }
 
+// configWaits reports whether streams wait in the lanes of configuration.
 func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
 
-// Pressing reports whether Press matters: configuration is sent while endpoints change.
+// Pressing reports whether Press has an effect: configuration is sent while endpoints change.
 func (q *Queue[S]) Pressing(now time.Time) bool {
 	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
-// Waiting returns the number of streams in a lane.
+// Waiting returns the number of streams that wait in a lane.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -225,8 +227,8 @@ func (q *Queue[S]) Waiting(l Lane) int {
 	return n
 }
 
-// mark adds a stream to a lane; with a plan that is new to the stream, to the lane of streams on which the plan is
-// tried. A stream with a turn is added when the turn ends.
+// mark adds a stream to a lane, or to the lane tried if the plan is new to the stream. A stream with a turn is added
+// when the turn ends.
 func (q *Queue[S]) mark(s *entry[S], l Lane, plan int64, now time.Time) {
 	if l == Endpoints {
 		q.window.last = now
@@ -262,7 +264,7 @@ func (q *Queue[S]) done(s *entry[S], bytes int, now time.Time) {
 	s.again, s.first = [allLanes]bool{}, false
 }
 
-// mayRest frees a stream's slot of the window if the stream has no turn and has acknowledged all bytes.
+// mayRest frees a stream's slot of the window if the stream has no turn and its client has acknowledged all bytes.
 func (q *Queue[S]) mayRest(s *entry[S]) {
 	if !s.granted && s.unacked == 0 {
 		q.window.slots.leave(s)
@@ -323,7 +325,7 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 		}
 		ring, g := q.lanes[l].front()
 		s := g.waiting.Front().Value.(*entry[S])
-		if s.granted { // in an urgent turn: it has its turn here afterwards
+		if s.granted { // the stream has an urgent turn, and waits here again after it
 			q.remove(s, l)
 			s.again[l], s.first = true, true
 			continue
@@ -349,8 +351,8 @@ func (q *Queue[S]) grants(now time.Time) (out []Grant[S]) {
 	return out
 }
 
-// pick returns the lane whose turn it is: the most urgent one, unless another has been passed over too often; false if
-// no lane may have a turn.
+// pick returns the lane that gets the next grant: a lane that was passed over too often, or else the most urgent one.
+// It returns false if no lane may get a grant.
 func (q *Queue[S]) pick(now time.Time) (Lane, bool) {
 	turn, waits := allLanes, [allLanes]bool{}
 	for l := range allLanes {

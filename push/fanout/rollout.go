@@ -2,31 +2,32 @@ package fanout
 
 import "time"
 
-// rollout delivers each plan of configuration progressively. A plan goes to `least` streams first, or to one in `share`
-// of them, and every stream that accepts it lets two more have their turn. So a change for 10,000 proxies doubles seven
-// times before the last one gets it. Earlier plans say nothing about a new one: each begins with a few streams, however
-// fast plans follow each other. Waiting streams keep their places, so that each has its turn within about `share`
-// plans, even if no stream acknowledges in time.
+// rollout delivers each plan of configuration progressively. A plan is sent to `least` streams first, and every stream
+// that accepts it permits turns of two more. So a plan for 10,000 proxies doubles seven times before the last proxy
+// gets it. That earlier plans were accepted does not count: each plan begins with a few streams, however fast plans
+// follow each other. Waiting streams keep their places, so that each has its turn within about `share` plans, even if
+// no stream acknowledges in time.
 //
-// The first refusal of an identity resets the window and keeps its slot for refusalBackoff. If many refuse, the plan
-// stops until the refused version is withheld (push/quarantine) or replaced, and then continues with a few streams.
-// Further refusals of the same identity have no effect, so an identity that refuses everything delays no other.
+// The first refusal of an identity reduces the window to `least`, and occupies a slot for refusalBackoff. If many
+// refuse, the plan stops until the refused version is withheld (push/quarantine) or replaced, and then continues with a
+// few streams. Further refusals of the same identity have no effect, so an identity that refuses everything does not
+// delay others.
 type rollout[S comparable] struct {
 	most    int // Budget.Rollout
 	plan    int64
-	least   int
-	window  int         // streams that may try the plan at a time
-	slots   slots[S]    // of streams that were granted a turn, and have not accepted the plan
-	refused []time.Time // when the slots of refusals become free
-	by      map[string]bool
+	least   int             // number of streams at the beginning of the plan
+	window  int             // number of streams that may try the plan at a time
+	slots   slots[S]        // slots of streams that were granted a turn and have not accepted the plan
+	refused []time.Time     // times at which the slots of refusals become free
+	by      map[string]bool // identities that have refused the plan
 }
 
 const (
-	// share divides the number of streams for the first part of a plan.
+	// share is the divisor of the number of streams that gives the number at the beginning of a plan.
 	share = 128
 	// refusalBackoff is the time for which a refusal keeps its slot.
 	refusalBackoff = time.Second
-	// maxBy bounds the identities that are remembered. With so many refusals the window is small already.
+	// maxBy is the number of identities that are remembered. With so many refusals the window is small already.
 	maxBy = 1000
 )
 
@@ -85,7 +86,8 @@ func (t *rollout[S]) expire(now time.Time, slow time.Duration) {
 	t.slots.expire(now, slow)
 }
 
-// next returns when time alone will open the rollout.
+// next returns the time at which a slot becomes free even if there are no events. It returns false if no such time is
+// known.
 func (t *rollout[S]) next(slow time.Duration) (at time.Time, ok bool) {
 	at, ok = t.slots.next(slow)
 	if len(t.refused) > 0 && (!ok || t.refused[0].Before(at)) {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// The kinds of slots. A stream has at most one of each.
+// These are the two kinds of slots. A stream has at most one of each.
 const (
 	windowSlot = iota
 	rolloutSlot
 	numSlots
 )
 
-// slots holds the streams that have a turn of one kind, or had one and have not acknowledged everything yet.
+// slots holds the streams that occupy a slot of one kind, during their turn and until their client has acknowledged.
 type slots[S comparable] struct {
 	kind int
 	busy list.List // of *entry[S]: in their turn
-	sent list.List // of *entry[S]: after their turn, the longest first
+	sent list.List // of *entry[S]: after their turn, the oldest first
 }
 
 // count returns the number of occupied slots.
@@ -53,7 +53,8 @@ func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	return its
 }
 
-// next returns when the first slot will have waited for the duration long.
+// next returns the time at which the oldest sent slot has waited for the duration long. It returns false if there is
+// none.
 func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
 	if front := l.sent.Front(); front != nil {
 		return front.Value.(*entry[S]).sentAt[l.kind].Add(long), true

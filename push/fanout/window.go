@@ -2,15 +2,15 @@ package fanout
 
 import "time"
 
-// concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change. A
-// stream that is being sent a large route configuration gets its endpoints afterwards. Sends to many streams fill this
-// process's run queue, and every step of an endpoint's way, from the store to the socket, waits there behind the
-// goroutines that write. So a namespace whose routes are edited without end would delay the endpoints of all others.
+// concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change.
+// Writes to many streams fill the run queue of this process. Every step of an endpoint from the store to the socket
+// waits there behind the goroutines that write. So without a bound, a namespace whose routes are edited all the time
+// would delay the endpoints of all others.
 //
-// Therefore the window follows the run queue: it shrinks while goroutines wait for a processor, and grows while they do
-// not. While no endpoints change, configuration goes to as many streams as the budget permits. A write that takes
-// longer than longWay waits for the client, not for this process. If even the smallest window is too wide, because
-// clients are fast and this process is busy, bytes are paced.
+// The window shrinks while goroutines wait for a processor, and grows while they do not. While no endpoints change,
+// configuration is written to as many streams as the budget permits. A write that takes longer than longWay waits for
+// its client and not for this process, so it frees its slot. If even the smallest window is too large, because clients
+// are fast and this process is busy, the rate of bytes is limited (leastRate).
 type concurrencyWindow[S comparable] struct {
 	off   bool // never limits, to measure its effect
 	size  int
@@ -19,18 +19,18 @@ type concurrencyWindow[S comparable] struct {
 	slots slots[S]  // the streams to which configuration is being written
 }
 
-// Bounds of the window, and of the waits of goroutines: the wait of nine in ten. An endpoint's way has about fifteen
-// such waits.
+// These are sizes of the window, and times to compare with the 90th percentile of goroutines' waits for a processor. An
+// endpoint waits about fifteen times on its way from the store to the socket.
 const (
 	firstWindow = 32
 	leastWindow = 1
-	longWait    = 2 * time.Millisecond
-	shortWait   = time.Millisecond
+	longWait    = 2 * time.Millisecond // above it the window shrinks
+	shortWait   = time.Millisecond     // below it the window grows
 	longWay     = 10 * time.Millisecond
 )
 
-// leastRate is the rate at the smallest window, in bytes a second, so that every stream gets its configuration
-// eventually. It is a tenth of the rate at which one processor encrypts and writes.
+// leastRate is the rate in bytes per second at the smallest window. It is 1/10 of the rate at which one processor
+// encrypts and writes.
 const leastRate = 64 << 20
 
 // longCalm is the time without marked endpoints after which they no longer count as changing.
@@ -44,15 +44,16 @@ func (b *concurrencyWindow[S]) open(now time.Time) bool {
 	return !b.on(now) || b.slots.count() < b.size && !now.Before(b.rest)
 }
 
-// done moves a stream's slot to the sent ones after a turn with this many sent bytes. With the smallest window the next
-// turn waits as long as these bytes need at leastRate.
+// done records the end of a stream's turn, in which bytes were sent. At the smallest window, the next turn waits as
+// long as the bytes need at leastRate.
 func (b *concurrencyWindow[S]) done(s *entry[S], bytes int, now time.Time) {
 	if b.slots.done(s, now) && b.size == leastWindow {
 		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))
 	}
 }
 
-// next returns when time alone will permit another turn.
+// next returns the time at which another turn is permitted even if there are no events. It returns false if there is
+// none.
 func (b *concurrencyWindow[S]) next() (at time.Time, ok bool) {
 	if at, ok = b.slots.next(longWay); ok && at.Before(b.rest) || !ok {
 		at, ok = b.rest, !b.rest.IsZero()

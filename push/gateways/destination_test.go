@@ -3,6 +3,7 @@ package gateways
 import "testing"
 
 // Addresses and names that lead to the router's own Pod or Node are refused in each of their forms; others are not.
+// Promise: security-gateways.md#publish-the-gateway-itself
 func TestLocal(t *testing.T) {
 	for _, address := range []string{
 		"127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "::FFFF:7f00:1", "0.0.0.0", "0.1.2.3", "::",

@@ -210,6 +210,7 @@ func lostPorts(name string, servers ...int) (text string) {
 	return text
 }
 
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestMerge(t *testing.T) {
 	for _, c := range merges {
 		for range 2 {
@@ -222,6 +223,7 @@ func TestMerge(t *testing.T) {
 }
 
 // A problem is the loser's, names the winner, and states what holds meanwhile.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestProblem(t *testing.T) {
 	_, conflicts := Merge(Router{Gateways: []*model.Gateway{first("HTTP 80 a.com", "HTTPS+SIMPLE 443 a.com"),
 		second("TCP 80 *", "HTTPS+SIMPLE 443 ./a.com ./b.com")}})
@@ -308,6 +310,7 @@ func TestPorts(t *testing.T) {
 }
 
 // The part of a Gateway beyond its bounds is one problem, and the rest is served.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestBounds(t *testing.T) {
 	var many []string
 	for i := range mostServers + 2 {
@@ -342,6 +345,7 @@ func TestBounds(t *testing.T) {
 }
 
 // A Gateway with many lost servers has few problems, and the last one counts the others. Warnings displace no error.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestManyLost(t *testing.T) {
 	var many []string
 	for range problem.MostOfObject + 3 {

@@ -69,6 +69,7 @@ func TestPlainRoute(t *testing.T) {
 }
 
 // The more specific host of a pair is the domain, for the namespaces that the server admits.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestIntersect(t *testing.T) {
 	for _, c := range []struct{ hosts, of, host, want string }{
 		{"a.com", "x", "a.com", "a.com"},

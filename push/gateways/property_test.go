@@ -117,6 +117,7 @@ func outcomes(listeners []Listener) map[string]string {
 // For any Gateways: Envoy accepts the listeners, the order in which Gateways are given has no influence, a younger
 // Gateway changes nothing for the others, and every server is served or is a problem. The outcome is istiod's where
 // Envoy would accept istiod's.
+// Promise: security-gateways.md#make-a-gateway-fail, security-gateways.md#take-hosts-ports-and-traffic
 func TestMergeRandom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(42, 1))
 	seen := map[string]int{}
@@ -293,6 +294,7 @@ func row(older, younger Server, served map[string]string) string {
 }
 
 // Without the comparison of chains Envoy would refuse the listeners, often: the property can fail.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestWithoutTheCheck(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(42, 1))
 	failed := map[bool]int{}

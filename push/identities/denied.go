@@ -11,12 +11,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Denied holds the identities that the configuration denies because the CA has revoked them (model.DeniedName). An
-// identity is denied until the last of its certificates at the time of its revocation has expired. A process without a
-// keyring has no other source of revocations. It is safe for concurrent use.
+// Denied reads the identities that the configuration denies because the CA has revoked them (model.DeniedName). An
+// identity is denied until all certificates that it had at its revocation have expired. For a process without a keyring
+// this is the only source of revocations. It is safe for concurrent use.
 type Denied struct {
 	snapshot func() *mirror.Snapshot
-	last     atomic.Pointer[denial] // of the last record
+	last     atomic.Pointer[denial] // result of the last call of now
 }
 
 // denial holds the denied identities of one record.
@@ -25,7 +25,7 @@ type denial struct {
 	ids    map[string]struct{}
 }
 
-// NewDenied returns a Denied that reads the newest snapshot, which may be nil.
+// NewDenied returns a Denied. snapshot returns the newest snapshot, or nil.
 func NewDenied(snapshot func() *mirror.Snapshot) *Denied { return &Denied{snapshot: snapshot} }
 
 // Has reports whether an identity is denied.
@@ -55,8 +55,8 @@ func (d *Denied) now() *denial {
 	return now
 }
 
-// Follow calls changed whenever the record of denied identities has changed. It returns nil when ctx ends. The box
-// changes is one of mirror.Mirror's Subscribe.
+// Follow calls changed whenever the denied identities have changed, until ctx ends. It always returns nil. changes is a
+// subscription to the mirror's changes (mirror.Mirror.Subscribe).
 func (d *Denied) Follow(ctx context.Context, changes *loop.Box[mirror.Change], changed func()) error {
 	for was := d.now(); ; {
 		if _, err := changes.Get(ctx); err != nil {

@@ -1,17 +1,17 @@
-// Package identities finds properties of proven identities in the configuration. They are the workloads of an identity,
-// whether it is a machine's or denied, and the other trust domains that callers may use.
+// Package identities finds facts about proven identities in the configuration: the workloads of an identity, whether it
+// is a machine's, denied, or of a deleted Pod, and the aliases of the trust domain.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
 //
 // # Deleted Pods
 //
-// A Pod is known as deleted by a time, not by a lease. The leader writes the time up to which it has read the cluster
-// (store/asof), once that state is in the records. A credential that was issued before names a Pod that existed then.
-// If there is no record of the Pod now, the Pod is gone, whichever process is the leader (Living).
+// The leader writes the time up to which it has read the cluster (store/asof), after that state is in the records. A
+// credential that was issued before that time names a Pod that existed when it was issued. If there is no record of the
+// Pod now, the Pod was deleted (Living). This does not depend on which process is the leader.
 //
-// No plan reads ServiceAccounts, Namespaces or WorkloadGroups. WorkloadGroups state what machines are registered as
-// (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service accounts are
-// machines' (Machines).
+// No plan reads ServiceAccounts, Namespaces or WorkloadGroups. WorkloadGroups are templates for the registration of
+// machines (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service
+// accounts belong to machines (Machines).
 package identities
 
 import (
@@ -25,9 +25,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Workloads returns a function that returns the addresses of an identity's known workloads. They are the Pods,
-// WorkloadEntries and endpoints of ServiceEntries of its service account in its namespace. The function returns nil for
-// an invalid identity, or without a snapshot.
+// Workloads returns a function that returns the addresses of an identity's known workloads, for budget.Config. These
+// are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace. The function
+// returns nil for an invalid identity, or if snapshot returns nil.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -57,8 +57,8 @@ func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 	}
 }
 
-// Aliases returns a function that returns the aliases of the trust domain in the newest snapshot, which callers of the
-// CA may still use.
+// Aliases returns a function that returns the aliases of the mesh's trust domain in the newest snapshot. Callers of the
+// CA may still have identities of these trust domains. The function returns nil if snapshot returns nil.
 func Aliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
 	return func() []spiffeid.TrustDomain {
 		s := snapshot()

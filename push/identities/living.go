@@ -12,23 +12,21 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// young is the least age of a credential that is refused for a missing record of its Pod or service account. The age is
-// counted back from the time up to which its cluster has been read. Clocks differ, and a Pod has a record only once it
-// has an address.
+// young is the minimum time between the issue of a credential and the time up to which its cluster has been read, so
+// that a missing record counts as a deleted object. Clocks differ, and a Pod has a record only after it has an address.
 const young = time.Minute
 
-// Living compares callers with the Pods and service accounts in the configuration, and refuses callers whose objects
-// were deleted. The objects of a credential existed when it was issued, and the records contain all objects that
-// existed at a later time; so an object without a record was deleted.
+// Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
+// issued. The records contain all objects that existed at a later time. So an object without a record was deleted.
 type Living struct {
-	Snapshot func() *mirror.Snapshot        // the newest snapshot; may return nil
-	Sound    func() bool                    // whether the snapshot equals the stored state, as far as is known
-	Read     func(cluster string) asof.Read // the time up to which a cluster has been read, by its name in origins
+	Snapshot func() *mirror.Snapshot        // returns the newest snapshot, or nil
+	Sound    func() bool                    // reports whether the snapshot is up to date, as far as this process knows
+	Read     func(cluster string) asof.Read // returns the time up to which a cluster (name as in origins) has been read
 	Cluster  string                         // name of the config cluster in callers
 }
 
-// Refused returns the reason why a caller is refused: its Pod or service account was deleted. It returns nil if they
-// exist, or if that is unknown. The error matches attest.ErrIdentity.
+// Refused returns an error if the Pod or the service account of a caller was deleted. It returns nil if they exist, or
+// if that is not known. The error matches attest.ErrIdentity.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {
@@ -72,8 +70,8 @@ func (l *Living) Refused(who attest.Caller) error {
 	return nil
 }
 
-// compare returns the fault of an object in a credential, or "". With missing, an object without a record counts as
-// deleted.
+// compare returns the reason why an object that a credential names is not accepted, or "". record returns the object's
+// UID in the records. If missing is set, an object without a record counts as deleted.
 func compare(uid string, missing bool, record func() (uid []byte, there bool)) string {
 	is, there := record()
 	switch {
@@ -85,14 +83,14 @@ func compare(uid string, missing bool, record func() (uid []byte, there bool)) s
 	return ""
 }
 
-// hasNamespace reports whether a namespace exists, also if its objects are not read.
+// hasNamespace reports whether a namespace exists, whether or not its objects are read.
 func hasNamespace(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	_, is := s.Get(model.Key{Kind: model.KindNamespace, Origin: at, Name: namespace})
 	return is
 }
 
-// hasAccounts reports whether the objects of a namespace are read: Kubernetes creates a service account in each
-// namespace.
+// hasAccounts reports whether there are records of service accounts in a namespace. Without such records, the objects
+// of the namespace are not read, because Kubernetes creates a service account in each namespace.
 func hasAccounts(s *mirror.Snapshot, at origin.Origin, namespace string) bool {
 	for r := range s.In(model.KindServiceAccount, namespace) {
 		if r.Meta().Key.Origin == at {

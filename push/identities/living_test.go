@@ -48,6 +48,7 @@ func clusterOf(t *testing.T, cluster, source string) *mirror.Snapshot {
 
 // A credential is refused if its Pod or account is gone, or another object has its name; it is never refused while that
 // is uncertain.
+// Promise: security-workloads.md#tokens
 func TestLiving(t *testing.T) {
 	read := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	old, young, after := read.Add(-time.Hour), read.Add(-30*time.Second), read.Add(time.Second)

@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// machineEndpoints is the prefix of the names of records of endpoints in ServiceEntries (store/normal).
+// machineEndpoints is the prefix of the names of Endpoints that come from ServiceEntries (store/normal).
 const machineEndpoints = "serviceentry:"
 
-// Machines returns a function that reports whether an identity is a machine's. A machine's identity is the service
-// account of a WorkloadEntry, of the template of a WorkloadGroup, or of an endpoint of a ServiceEntry in its own
-// namespace. WorkloadEntries of all clusters count, because clusters of one mesh trust each other's identities. Without
-// a snapshot, as in a process with role ca alone, the function returns false.
+// Machines returns a function that reports whether an identity belongs to a machine. That is so if its service account
+// is that of a WorkloadEntry, of the template of a WorkloadGroup, or of an endpoint of a ServiceEntry, in the same
+// namespace. WorkloadEntries of all clusters count, because the clusters of a mesh trust each other's identities. If
+// snapshot returns nil, as in a process that has only the role ca, the function returns false.
 func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()

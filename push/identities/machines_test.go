@@ -13,6 +13,7 @@ import (
 
 // An identity is a machine's while a WorkloadEntry, a WorkloadGroup or an endpoint of a ServiceEntry in its own
 // namespace names it. Pods, and objects of another namespace, do not count.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#renewals-and-revocation
 func TestMachines(t *testing.T) {
 	endpoints := func(namespace, name string, e *model.Endpoint) model.Record {
 		r := &model.Endpoints{Spec: &model.EndpointsSpec{Hosts: []string{"h"}, Endpoints: []*model.Endpoint{e}}}

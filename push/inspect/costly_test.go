@@ -32,6 +32,7 @@ func (r reader) Write(b []byte) (int, error) {
 // A page that plans, or that decodes all resources of a proxy, is made under the limit of Config. The first part of the
 // limit is returned before the response is written, so that a slow reader delays nobody, and the other part after it.
 // The limit is informed which pages these are.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestCostlyPages(t *testing.T) {
 	taken, unread, makes := 0, 0, 0
 	refuse := false

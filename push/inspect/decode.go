@@ -1,5 +1,5 @@
-// Package inspect serves the target configuration of proxies, with its inputs: resources as JSON, and the pages of
-// /debug.
+// Package inspect shows the target configuration of proxies and its inputs: it encodes resources as JSON, and serves
+// the pages below /debug.
 //
 // Owns: nothing.  Reads: plan, view, manifest, delta, mirror.  Never: changes the inspected state; shows key material.
 package inspect
@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// messages has a constructor of the message of each type.
+// messages has, for each type, a constructor of the type's message.
 var messages = [xds.NumTypes]func() proto.Message{
 	xds.Cluster:   func() proto.Message { return &clusterv3.Cluster{} },
 	xds.Endpoint:  func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
@@ -35,8 +35,8 @@ var messages = [xds.NumTypes]func() proto.Message{
 // plurals are the keys of a rendered set, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
-// Message decodes a resource, without its confidential parts: for Secrets only the public parts. The error is a body
-// that does not decode as the resource's type, which is a fault of the builders.
+// Message decodes a resource without its confidential parts. The result for a Secret has only the public parts. It
+// fails if the body does not decode as the resource's type, which is a fault of the builders.
 func Message(r *xds.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
@@ -51,8 +51,8 @@ func Message(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// JSON returns the message of Message as proto JSON with proto field names. Errors are those of Message and of the
-// encoding.
+// JSON returns the result of Message as JSON with protobuf's field names. It fails if Message fails or the JSON does
+// not encode. The error names the type and the resource.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {
@@ -65,13 +65,13 @@ func JSON(r *xds.Resource) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Rendered holds the JSON of resources, as `navarchctl render` prints it: every type, each sorted by name.
+// Rendered holds the JSON of resources by type, in the form that `navarchctl render` prints.
 type Rendered [xds.NumTypes][]json.RawMessage
 
-// Resources holds the resources of a proxy by type, each sorted by name.
+// Resources holds resources by type, sorted by name within a type.
 type Resources [xds.NumTypes][]*xds.Resource
 
-// Of returns all resources of a set.
+// Of returns all resources of a set, which are shared and read-only.
 func Of(set *manifest.Set) Resources {
 	var all Resources
 	for t := range xds.NumTypes {
@@ -80,8 +80,8 @@ func Of(set *manifest.Set) Resources {
 	return all
 }
 
-// Render encodes the wanted types as JSON; without wanted types, all of them. Other types are empty lists. The error
-// names the resource that cannot be encoded.
+// Render encodes the resources of the wanted types as JSON. Without wanted types it encodes all types. For other types
+// the result has empty lists. The error is that of JSON for the first resource that fails.
 func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	var out Rendered
 	for t := range xds.NumTypes {
@@ -101,7 +101,7 @@ func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 }
 
 // MarshalJSON returns {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
-// "extensions": [...]}. The error is one of json.Marshal for a list.
+// "extensions": [...]}. The error is that of json.Marshal for a list.
 func (r Rendered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

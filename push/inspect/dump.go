@@ -27,18 +27,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Prefixes of the details of a resource's error state. WithheldDetails means that the resource is withheld from the
-// proxy's view, and RefusedDetails that the proxy itself refused it.
+// These are prefixes of the details in a resource's error state. WithheldDetails means that the resource is withheld
+// from the proxy's view, and RefusedDetails that the proxy itself has refused it.
 const (
 	WithheldDetails = "withheld: "
 	RefusedDetails  = "refused: "
 )
 
-// Dump returns the resources of one proxy as the sections of Envoy's /config_dump. proxy is its name.namespace, or its
-// node's id. The sections are clusters, endpoints, listeners, routes, secrets without their private parts, and
-// configurations of filters. The bootstrap section has the node alone: the other parts of the bootstrap, and static
-// resources, are in Envoy's own dump. StatusCode of an error is 404 if the proxy is not connected to this replica, and
-// 400 if several proxies have the name.
+// Dump returns the resources of one proxy as the sections of Envoy's /config_dump. proxy is the proxy's name.namespace
+// or its node ID. The sections are clusters, endpoints, listeners, routes, secrets without their private parts, and
+// configurations of filters. The section of the bootstrap has only the node; other parts of the bootstrap, and static
+// resources, are only in Envoy's own dump. StatusCode of the error is 404 if the proxy is not connected to this
+// replica, and 400 if several proxies have the name.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := streamNamed(c, proxy)
 	if err != nil {
@@ -53,7 +53,8 @@ func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	return all, err
 }
 
-// configDump returns Dump as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin interface prints it.
+// configDump serves /debug/config_dump: the result of Dump as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin
+// interface prints it.
 func configDump(c Config, r *http.Request) (any, error) {
 	st, err := streamOf(c, r)
 	if err != nil {
@@ -87,7 +88,7 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 }
 
 // bootstrap returns the section that istioctl reads first when it prints all sections. It has the known part of the
-// proxy's bootstrap: the node's id, the version of its agent, and the service account of its verified identity.
+// proxy's bootstrap: the node ID, the version of the agent, and the service account of the verified identity.
 func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
 	node := &corev3.Node{Id: st.Node}
 	fields := map[string]*structpb.Value{}
@@ -127,8 +128,8 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 	return nil
 }
 
-// dumpEntry is one resource of a dump. Its status is that of Envoy's dump, which has no status for an accepted
-// resource: istioctl compares the two.
+// dumpEntry is one resource of a dump. Envoy's own dump states no status for an accepted resource. So a dump does not
+// either, because istioctl compares the two.
 type dumpEntry struct {
 	name, version string
 	body          *anypb.Any                  // nil: the proxy does not have the resource
@@ -136,7 +137,7 @@ type dumpEntry struct {
 	status        adminv3.ClientResourceStatus
 }
 
-// dumpEntries returns the resources that a proxy holds, then those that it lacks because they were refused or are
+// dumpEntries returns the resources that a proxy has, then those that it lacks because they were refused or are
 // withheld.
 func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry, err error) {
 	failures := st.failures(t)
@@ -160,7 +161,7 @@ func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry,
 	return all, nil
 }
 
-// failure holds the reasons why the proxy does not have a version of a resource.
+// failure states why a proxy does not have a version of a resource.
 type failure struct {
 	version string
 	details []string
@@ -214,8 +215,8 @@ func sortedNames(failures map[string]failure) []string {
 	return names
 }
 
-// failure encodes a failure. Its failed configuration is the refused version while that is still the planned one.
-// Otherwise it has the name alone, because some sections have no other field for the name.
+// failure encodes a failure. The failed configuration is the refused version if that is still the planned one.
+// Otherwise it is a resource that has only the name, because some sections have no other field for the name.
 func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFailureState, error) {
 	out := &adminv3.UpdateFailureState{Details: strings.Join(f.details, "; "), VersionInfo: f.version}
 	if !f.last.IsZero() {
@@ -310,7 +311,7 @@ func sectionOf(t xds.Type, entries []dumpEntry) proto.Message {
 	for _, e := range entries {
 		one := &adminv3.SecretsConfigDump_DynamicSecret{Name: e.name, VersionInfo: e.version, Secret: e.body,
 			ErrorState: e.failed, ClientStatus: e.status}
-		if e.body == nil { // like a Secret that Envoy waits for; readers require the field
+		if e.body == nil { // listed like a Secret for which Envoy waits; readers require the field Secret
 			one.Secret = e.failed.GetFailedConfiguration()
 			out.DynamicWarmingSecrets = append(out.DynamicWarmingSecrets, one)
 			continue

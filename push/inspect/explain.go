@@ -20,21 +20,21 @@ import (
 type Input struct {
 	// Field names the input in plain words: "service", "traffic policy", "port".
 	Field string `json:"field"`
-	// From is the source of the values. With FromObject they are objects "Kind namespace/name", with the field if it is
-	// known. With FromProxy they are properties of the proxy. With FromPlan the plan has computed them.
+	// From is the source of the values. Values of FromObject are objects "Kind namespace/name", with the field if it is
+	// known. Values of FromProxy are properties of the proxy. Values of FromPlan were computed by the plan.
 	From   string   `json:"from"`
 	Values []string `json:"values"`
 }
 
-// The sources of an Input.
+// These are the values of Input.From.
 const (
 	FromObject = "object"
 	FromProxy  = "proxy"
 	FromPlan   = "plan"
 )
 
-// Inputs returns the fields of a Spec as inputs; empty fields are left out. A Spec is the only argument of its builder,
-// so these are all inputs of the resource.
+// Inputs returns the fields of a Spec as inputs, without empty fields. spec is a struct of push/build, a pointer to
+// one, or any other value. A Spec is the only argument of its builder, so the result has all inputs of the resource.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -50,7 +50,7 @@ func Inputs(spec any) []Input {
 		if !field.IsExported() || v.Field(i).IsZero() && !shown || impliedByObject(v.Field(i)) {
 			continue
 		}
-		if field.Anonymous { // fields that several kinds of Specs have in common
+		if field.Anonymous { // an embedded struct, whose fields several types of Specs have in common
 			all = append(all, Inputs(v.Field(i).Interface())...)
 			continue
 		}
@@ -97,10 +97,10 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	return in, len(in.Values) > 0
 }
 
-// part is an element of a Spec's list that is a part of an object. An example is a rule of a VirtualService.
+// part is an element of a Spec's list that is a part of an object, for example a rule of a VirtualService.
 type part interface {
-	Object() model.Record
-	Passed() (fields []string) // the fields of the part that do not apply
+	Object() model.Record      // returns the object
+	Passed() (fields []string) // returns the fields of the part that do not apply
 }
 
 // partsOf returns the elements of a list of parts; nil for any other value.
@@ -138,8 +138,8 @@ func inputsOf(word string, parts []part) []Input {
 	return []Input{objects, passed}
 }
 
-// impliedByObject reports whether a value is left out because another field of the Spec has the object from which it is
-// computed.
+// impliedByObject reports whether a value is not shown, because another field of the Spec has the object from which the
+// value is computed.
 func impliedByObject(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB, *networkingv1.ConnectionPoolSettings:
@@ -210,7 +210,7 @@ func value(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// placeOf returns the place of a patch in its EnvoyFilter.
+// placeOf returns the EnvoyFilter and the field of a patch.
 func placeOf(p model.Patch) model.Place {
 	return model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}
 }
@@ -232,13 +232,13 @@ func delegatesOf(r model.Record) (keys []model.Key) {
 	return keys
 }
 
-// maxBlamed is the most objects that Blame returns.
+// maxBlamed is the maximum number of objects that Blame returns.
 const maxBlamed = 8
 
-// Blame returns the objects that Specs depend on, the likeliest cause of a refusal first. Patches of EnvoyFilters come
-// first, then objects that users write by hand, then services. text is the error of the refusal. If it names hosts of
-// virtual hosts, only their Specs and the first Spec count. The mesh configuration is returned only if there is no
-// other object. The result has at most maxBlamed places.
+// Blame returns the objects from which Specs were made, the likeliest cause of a refusal first: patches of
+// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If it contains hosts of
+// virtual hosts, only their Specs and the first Spec are examined. The mesh configuration is returned only if there is
+// no other object. The result has at most maxBlamed elements.
 func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])
@@ -256,7 +256,7 @@ func Blame(specs []any, text string) []model.Place {
 	return places[:min(len(places), maxBlamed)]
 }
 
-// rank returns the order of a kind among the likely causes, 0 for the likeliest.
+// rank returns the position of a kind of objects among the likely causes; 0 is the likeliest.
 func rank(k model.Kind) int {
 	switch k {
 	case model.KindEnvoyFilter:

@@ -12,27 +12,27 @@ import (
 // Explanation states the inputs of one resource of a proxy.
 type Explanation struct {
 	Type    string `json:"type"`    // cluster, endpoint, listener, route, secret, extension
-	Message string `json:"message"` // Envoy's name of the type: envoy.config.cluster.v3.Cluster
+	Message string `json:"message"` // Envoy's name of the type, such as envoy.config.cluster.v3.Cluster
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Specs   []Made `json:"specs"` // the parts of the resource, its own first
-	// Secret is the state of a Secret. An explanation with it has no version and Specs, and exists also if the proxy does
-	// not have the Secret.
+	// Secret is the state of a Secret. If it is set, Version and Specs are empty, and the proxy may not have the Secret.
 	Secret *Standing `json:"secret,omitempty"`
 }
 
 // Made is one part of a resource with its inputs. A route configuration has a part for itself, and one for each of its
 // virtual hosts.
 type Made struct {
-	By     string  `json:"builder"` // the kind of the part in plain words: "virtual host"
+	By     string  `json:"builder"` // name of the part in plain words, such as "virtual host"
 	Inputs []Input `json:"inputs"`
 }
 
-// Specs returns the Specs of a resource, its own first, then those of its fragments; nil if the resource does not
-// exist.
+// Specs returns the Specs from which a resource was built: the Spec of the resource, then those of its fragments. If
+// the resource does not exist, it returns nil.
 type Specs func(t xds.Type, name string) []any
 
-// Explain explains the resources of a set that have a name, of all types.
+// Explain returns an explanation for each resource of a set with a name; there is at most one for each type. specs must
+// be the Specs of the set.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {
@@ -52,7 +52,7 @@ func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 // messageName returns the name of a type's message.
 func messageName(t xds.Type) string { return t.URL()[strings.LastIndexByte(t.URL(), '/')+1:] }
 
-// partOf returns the kind of the part that a Spec makes.
+// partOf returns the name of the part that a Spec builds.
 func partOf(spec any) string {
 	if part, ok := parts[fmt.Sprintf("%T", spec)]; ok {
 		return part

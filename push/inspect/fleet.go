@@ -13,17 +13,17 @@ import (
 
 // Commit is one batch of writes of the ingester.
 type Commit struct {
-	Revision  int64     `json:"revision"`  // of the store
+	Revision  int64     `json:"revision"`  // the store's revision after the batch
 	Event     time.Time `json:"event"`     // time at which the ingester received the oldest change of the batch
 	Committed time.Time `json:"committed"` // time of etcd's response
 	Puts      int       `json:"puts"`      // number of records written
 	Deletes   int       `json:"deletes"`   // number of records deleted
-	// Records are the records that were written or deleted; nil if they are very many.
+	// Records are the records that were written or deleted. nil: there are too many to list.
 	Records []model.Key `json:"-"`
 }
 
-// commits serves /debug/commits. With ?record=Kind/namespace/name it lists the commits of records with this name, of
-// any cluster.
+// commits serves /debug/commits. With ?record=Kind/namespace/name it lists only the commits with a record of that name,
+// in any cluster.
 func commits(c Config, r *http.Request) (any, error) {
 	all := []Commit{}
 	if c.Commits == nil {

@@ -14,14 +14,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The pages of this file have the fields of istiod's pages that istioctl and Kiali read (istio:
+// The pages in this file have those fields of istiod's pages that istioctl and Kiali read (istio:
 // pilot/pkg/xds/debug.go).
 
 // Cluster is a Kubernetes cluster that the ingester reads.
 type Cluster struct {
 	Name   string
-	Secret string // namespace/name; empty: the config cluster
-	Read   bool   // whether the records have its whole state
+	Secret string // namespace/name of the Secret with the kubeconfig; empty: the config cluster
+	Read   bool   // the records have the cluster's whole state
 }
 
 // clusterz serves /debug/clusterz, which istioctl remote-clusters prints (istio: pkg/cluster/debug.go, DebugInfo).
@@ -168,8 +168,8 @@ var istioKinds = map[model.Kind]string{
 	model.KindProxyConfig:      "networking.istio.io/v1beta1",
 }
 
-// configz serves /debug/configz: Istio's objects in their normal form. Objects of other kinds are not messages of Istio
-// in their records: ServiceEntries are in registryz, and policies are left out.
+// configz serves /debug/configz: Istio's objects in their normal form. It has only objects whose records have Istio's
+// messages. ServiceEntries are in registryz, and policies are left out.
 func configz(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Leader describes the election among the ingesters of one revision, as one of its candidates sees it.
+// Leader describes the leader of the ingesters of one revision, as one of the candidates sees it.
 type Leader struct {
-	Name     string `json:"name"`            // of the process that leads; empty: no process leads
-	Revision string `json:"revision"`        // of the control plane
-	Epoch    int64  `json:"epoch,omitempty"` // of its term
+	Name     string `json:"name"`            // name of the leading process; empty: no process leads
+	Revision string `json:"revision"`        // revision of the control plane
+	Epoch    int64  `json:"epoch,omitempty"` // epoch of the leader's term
 	// Read is the time up to which the records contain the state of the config cluster. It is zero if no cluster is read,
 	// or its state is not complete yet.
 	Read time.Time `json:"read,omitzero"`
-	// Self reports whether the process that responds is the leader. The fields below are known to the leader alone.
+	// Self states that the responding process is the leader. Only the leader sets the fields below.
 	Self bool `json:"self"`
-	// Settled reports whether the leader has compared all objects with the store and has no pending write.
+	// Settled states that the leader has compared all objects with the store and has no pending write.
 	Settled bool `json:"settled,omitempty"`
-	// Writes reports whether the leader writes to Kubernetes, because its revision is the promoted one.
+	// Writes states that the leader writes to Kubernetes, because its revision is the promoted one.
 	Writes bool `json:"writes,omitempty"`
 }
 

@@ -19,23 +19,25 @@ import (
 // Stream is one connected proxy.
 type Stream struct {
 	Proxy     string // name.namespace
-	Node      string // the node's id
-	Identity  string // empty on plain text
-	Address   string // of the connection's peer
+	Node      string // node ID
+	Identity  string // SPIFFE ID; empty on plain text
+	Address   string // host:port of the connection's peer
 	Cluster   string // Kubernetes cluster
-	Version   string // of the agent
+	Version   string // version of the agent
 	Namespace string
 	Zone      string            // region/zone/sub-zone, as far as the node states it
-	Labels    map[string]string // of the node
+	Labels    map[string]string // labels in the node
 	Connected time.Time
-	Behind    time.Time // when its view first moved since it was up to date; zero: it is up to date, or has never been
-	Types     [xds.NumTypes]TypeStatus
-	Revision  int64            // of the newest set of its view
-	Held      func() Resources // its resources, including those in flight
-	// Planned returns a resource of the newest set of its view, sent or not; nil if there is no such resource. The
-	// function may be nil.
+	// Behind is the time of the view's first change that the proxy has not acknowledged; zero: the proxy is up to date, or
+	// the view has not changed since it connected.
+	Behind   time.Time
+	Types    [xds.NumTypes]TypeStatus
+	Revision int64            // revision of the newest set of the view
+	Held     func() Resources // returns the proxy's resources; responses in flight count as accepted
+	// Planned returns a resource of the newest set of the view, whether or not it was sent; nil: there is no such
+	// resource. The function may be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
-	// Explain plans the view of this proxy from scratch, and returns its set and the Specs of its resources.
+	// Explain plans the view of the proxy from scratch, and returns its set and the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
 	// Secret returns the state of a Secret by its resource name. It returns false if the proxy has disconnected.
 	Secret func(name string) (Standing, bool)
@@ -44,26 +46,27 @@ type Stream struct {
 // TypeStatus is the state of one type on a stream.
 type TypeStatus struct {
 	Subscribed bool
-	// Synced reports whether the proxy has acknowledged, or stated when it resumed, the newest version of all resources to
+	// Synced states that the proxy has acknowledged, or listed when it resumed, the newest version of all resources to
 	// which it subscribes.
 	Synced bool
-	// Sent and Acked are opaque, as istiod's; empty: no version.
+	// Sent and Acked are the opaque nonces of the last response and the last ACK, as istiod's pages have them; empty:
+	// none.
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
-	Warming     *Warming // of clusters; nil: no cluster warms
+	Warming     *Warming // only for the type cluster; nil: no cluster warms
 }
 
-// Warming describes clusters that a proxy has not acknowledged yet. Envoy acknowledges clusters only when all of them
-// are warm, and it reports no refusal before.
+// Warming describes clusters that a proxy has not acknowledged yet. Envoy acknowledges or refuses clusters only when
+// all of them are warm.
 type Warming struct {
 	// Since is the time of the oldest unacknowledged response; zero: all responses are acknowledged.
 	Since time.Time `json:"since,omitzero"`
-	// Clusters are clusters that may be warming; More is the number of others.
+	// Clusters are clusters that may be warming. More is the number of further ones.
 	Clusters []string `json:"clusters,omitempty"`
 	More     int      `json:"more,omitempty"`
-	// NotRequested reports that the proxy reconnected while a cluster warmed, and requests no clusters until it is warm.
-	// They are sent nevertheless.
+	// NotRequested states that the proxy has not requested clusters, because it reconnected while a cluster was warming.
+	// Clusters are sent to it nevertheless.
 	NotRequested bool `json:"not_requested,omitempty"`
 }
 
@@ -75,12 +78,13 @@ type Refused struct {
 	Text    string `json:"error"`
 	// Last is the time of the last refusal; zero: unknown.
 	Last time.Time `json:"last_refusal,omitzero"`
-	// Objects are the objects from which it was made, the likeliest cause first.
+	// Objects are the objects from which the resource was made, the likeliest cause first.
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Withheld is a version that this replica sends to no proxy of the stream's view, because several distinct identities
-// refused it. The proxy keeps or receives the last good version; without one it does not have the resource.
+// Withheld is a version that this replica does not send to proxies of the stream's view, because several distinct
+// identities have refused it. The proxy keeps or receives the last good version; without a good version, it does not
+// have the resource.
 type Withheld struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -93,7 +97,7 @@ type Withheld struct {
 	Last      time.Time `json:"last_refusal"`
 	// Text is the error of a proxy that refused the version at this replica; empty: no proxy did.
 	Text string `json:"error,omitempty"`
-	// Objects are the objects from which it was made, the likeliest cause first.
+	// Objects are the objects from which the resource was made, the likeliest cause first.
 	Objects []string `json:"objects,omitempty"`
 }
 
@@ -103,39 +107,42 @@ type Problem struct {
 	Location string           `json:"location,omitempty"` // source of the problem, such as a file or "Kubernetes"
 	Field    string           `json:"field,omitempty"`    // path of the field
 	Code     problem.Code     `json:"code"`
-	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or one of ours that begins with NAV1
+	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code, or a code of Navarch, which begins with NAV1
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
-	// Related are other objects that may be its cause.
+	// Proxies counts the proxies of this process that refuse a version; 0: the problem is not of a refusal.
+	Proxies int `json:"proxies,omitempty"`
+	// Related are other objects that may be the cause of the problem.
 	Related []string `json:"related,omitempty"`
 }
 
 // Config has the sources of the pages. Every function may be called from any goroutine.
 type Config struct {
-	// Streams returns at least the streams of the proxies with a name.namespace or node id, and all for an empty id.
+	// Streams returns at least the streams of the proxies whose name.namespace or node ID is id. For an empty id it
+	// returns all streams.
 	Streams  func(id string) []Stream
 	Snapshot func() *mirror.Snapshot // returns nil before the first snapshot
 	Problems func() []Problem
 	Patches  func() []Patch  // nil: this process serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
-	// Fleet returns the fleet as this replica sees it; with owners also the owner of each shard. It is nil in a process
-	// that serves no proxies.
+	// Fleet returns the fleet as this replica sees it. With owners, the result has the owner of each shard. nil: this
+	// process serves no proxies.
 	Fleet func(owners bool) any
-	// Leader returns the process that leads the ingesters. Errors are the store's. nil: this process is not a candidate.
+	// Leader describes the leader of the ingesters. Errors are those of the store. nil: this process is not a candidate.
 	Leader func(context.Context) (Leader, error)
 	// Clusters returns the clusters that are read, the config cluster first; nil: this process reads no cluster.
 	Clusters func() []Cluster
 	// Removals returns the removals that the leader holds back; nil: they are not known.
 	Removals func() any
-	// Turn is called before a page is made. ctx is the request's, and costly reports whether the page costs much. Call
-	// made when the page is ready, and read when the client has received it or has disconnected. An error refuses the page
-	// (429). nil: pages have no limit.
+	// Turn waits until a page may be made. ctx is the request's, and costly states that the page is expensive. made is
+	// called when the page is ready, and read when the client has received the page or has disconnected. With an error the
+	// request is answered 429. nil: pages have no limit.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
-	ID      string // of this process, as in ControlPlane.Identifier
-	Version string // of this process
+	ID      string // identifier of this process, as in ControlPlane.Identifier
+	Version string // version of this process
 }
 
-// page is one entry of /debug/list.
+// page is one page below /debug/.
 type page struct {
 	path, help string
 	serve      func(c Config, r *http.Request) (any, error)
@@ -153,7 +160,6 @@ var pages = []page{
 	{"/debug/problems", "Problems of objects, files and their combination.", problems, true},
 	{"/debug/patches", "The number of resources that each patch of an EnvoyFilter changes.", patches, true},
 	{"/debug/removals", "Removals that the leader holds. POST with ?accept=ID lets one go, at the leader.", removals, false},
-	{"/debug/plan", "Previews a change for the proxies of this process: POST the objects as YAML, ?delete=true.", postPlan, false},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
 	{"/debug/clusterz", "The clusters that are read, with their Secrets.", clusterz, false},
@@ -162,11 +168,6 @@ var pages = []page{
 	{"/debug/mesh", "The mesh configuration, with its defaults.", mesh, false},
 	{"/debug/leader", "The process that leads the ingesters, and the time up to which it has read the cluster.", leader, false},
 	{"/debug/fleet", "The replicas, the shards of each, and the proxies of this one; with ?owners=1 the owner of each shard.", fleet, false},
-}
-
-// postPlan answers a GET of /debug/plan; the process answers a POST.
-func postPlan(Config, *http.Request) (any, error) {
-	return nil, httpError{http.StatusMethodNotAllowed, "POST the objects to preview, as YAML documents or JSON"}
 }
 
 // httpError is an error with an HTTP status.
@@ -206,7 +207,7 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	_ = page.writeTo(w) // an error means that the client has disconnected
 }
 
-// Handler returns a handler of the pages below /debug/.
+// Handler returns a handler of the pages below /debug/, except for /debug/pprof/.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -229,17 +230,18 @@ type Sync struct {
 	Type     string                `json:"proxy_type"`              // "sidecar", "router"
 	Cluster  string                `json:"cluster_id,omitempty"`    // Kubernetes cluster
 	Version  string                `json:"istio_version,omitempty"` // of the agent
-	Synced   map[string]bool       `json:"-"`                       // this map and those below are by xds.Type.Noun
+	Synced   map[string]bool       `json:"-"`                       // keys of this map and those below: xds.Type.Noun
 	Sent     map[string]string     `json:"-"`
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
 	Withheld map[string][]Withheld `json:"-"`
 	Warming  *Warming              `json:"-"`        // nil: no cluster warms
-	Revision int64                 `json:"revision"` // of the store
+	Revision int64                 `json:"revision"` // the store's revision of the newest set of the view
 }
 
-// MarshalJSON adds cluster_sent, cluster_acked, cluster_synced and so on for the subscribed types, and cluster_refused,
-// cluster_withheld, cluster_warming if there are any. Errors are those of json.Marshal.
+// MarshalJSON returns a flat object. For each subscribed type it has fields such as cluster_sent, cluster_acked and
+// cluster_synced. It has cluster_refused, cluster_withheld and cluster_warming only if they are not empty. The error is
+// that of json.Marshal.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
 	if s.Cluster != "" {
@@ -288,7 +290,7 @@ func syncz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// sorted sorts streams by proxy, then by the time of their connection.
+// sorted sorts streams in place by proxy, then by the time of their connection, and returns them.
 func sorted(streams []Stream) []Stream {
 	slices.SortFunc(streams, func(a, b Stream) int {
 		if n := strings.Compare(a.Proxy, b.Proxy); n != 0 {
@@ -299,8 +301,8 @@ func sorted(streams []Stream) []Stream {
 	return streams
 }
 
-// streamOf returns the stream of the proxy in a request, by its name.namespace or its node id. StatusCode of an error
-// is 404 or 400.
+// streamOf returns the stream of the proxy that a request names by its name.namespace or its node ID. StatusCode of the
+// error is 404 or 400.
 func streamOf(c Config, r *http.Request) (Stream, error) {
 	id := r.URL.Query().Get("proxyID")
 	if id == "" {
@@ -309,11 +311,12 @@ func streamOf(c Config, r *http.Request) (Stream, error) {
 	return streamNamed(c, id)
 }
 
-// maxCandidates is the most proxies that an error lists.
+// maxCandidates is the maximum number of proxies that an error lists.
 const maxCandidates = 8
 
-// streamNamed returns the stream of the proxy with a name.namespace or a node id. Of several streams of one node it
-// returns the newest. Several nodes with one name (Pods of several clusters) are an error, which lists their ids.
+// streamNamed returns the stream of the proxy whose name.namespace or node ID is id. Of several streams of one node it
+// returns the newest. It fails if no node or several nodes have the name, for example Pods of several clusters. In the
+// latter case the error lists node IDs.
 func streamNamed(c Config, id string) (Stream, error) {
 	var found []Stream
 	for _, st := range c.Streams(id) {

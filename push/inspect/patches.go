@@ -12,14 +12,13 @@ type Patch struct {
 	Index     int    `json:"index"` // in spec.configPatches
 	ApplyTo   string `json:"applyTo"`
 	Operation string `json:"operation"`
-	// Changed is the number of resources that the patch changes for the proxies of this replica. It counts clusters,
-	// listeners, heads of route configurations, virtual hosts and configurations of filters, each once, however many
-	// proxies have it. It includes the clusters and listeners that the patch removes. It is nil if an older build does not
-	// count this kind of patch.
+	// Changed is the number of resources that the patch changes or removes for the proxies of this replica. Each cluster,
+	// listener, head of a route configuration, virtual host and configuration of a filter counts once, however many
+	// proxies have it. nil: an older build does not count patches of this type.
 	Changed *int `json:"changed"`
 }
 
-// PatchOf returns the line of a patch that changes so many resources.
+// PatchOf returns the line of a patch. changed is the number of resources that it changes.
 func PatchOf(p model.Patch, changed int) Patch {
 	of := p.Config()
 	return Patch{Object: p.Filter.Key.String(), Index: p.Index, ApplyTo: of.GetApplyTo().String(),

@@ -17,8 +17,8 @@ import (
 // pieceSize is the size of the pieces of a page, in bytes.
 const pieceSize = 64 << 10
 
-// text is a page as JSON, in pieces. A single buffer would be copied whenever it grows, and an encoder of the whole
-// page needs several times its bytes. A page may be as large as all resources of a proxy.
+// text is the JSON of a page, in pieces. A page may be as large as all resources of a proxy. A single buffer would be
+// copied whenever it grows, and an encoder of the whole page would need several times the page's size.
 type text struct{ pieces [][]byte }
 
 // Write implements io.Writer.
@@ -47,7 +47,7 @@ func (t *text) writeTo(w io.Writer) error {
 	return nil
 }
 
-// page encodes a page like json.Encoder with an indent of two spaces; a list element by element.
+// page encodes an answer as json.Encoder does with an indent of two spaces. It encodes a list element by element.
 func (t *text) page(answer any) error {
 	if dump, is := answer.(dumped); is {
 		return dump.print(t)
@@ -76,15 +76,14 @@ func (t *text) page(answer any) error {
 	return nil
 }
 
-// dumped is the page of one proxy's resources, as an envoy.admin.v3.ConfigDump of the wanted types; without wanted
-// types, of all.
+// dumped is the page of one proxy's resources, an envoy.admin.v3.ConfigDump.
 type dumped struct {
 	stream Stream
-	wanted []xds.Type
+	wanted []xds.Type // types to include; empty: all types
 }
 
-// print encodes each resource by itself. All of them as messages would need several times the bytes that the proxy was
-// sent.
+// print writes the page as JSON. It decodes and encodes one resource after the other, because all messages together
+// would need several times the memory of the encoded resources.
 func (d dumped) print(w io.Writer) error {
 	fmt.Fprint(w, "{\n  \"configs\": [")
 	open, messages := "", messagePrinter{}
@@ -108,7 +107,7 @@ func (d dumped) print(w io.Writer) error {
 	return err
 }
 
-// messagePrinter encodes messages one after the other in the same buffers, because garbage of a page delays pushes.
+// messagePrinter encodes messages with buffers that it reuses, because the garbage of a page delays pushes.
 type messagePrinter struct {
 	raw    []byte
 	pretty bytes.Buffer
@@ -135,7 +134,7 @@ func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, 
 	return err
 }
 
-// message encodes one message after a text; its lines except the first are indented.
+// message writes open and then one message, whose lines except the first are indented by indent.
 func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflect.Message) (err error) {
 	p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], m.Interface())
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // redacted replaces confidential values, as in Envoy's own dumps.
 const redacted = "[redacted]"
 
-// publicSecret returns the public parts of a Secret: the certificate chain with its OCSP staple, or the data by which
-// peers are verified. All other fields are left out.
+// publicSecret returns the public parts of a Secret: the certificate chain with its OCSP staple, or the data that
+// verifies peers. Private parts are replaced by redacted, and all other fields are left out.
 func publicSecret(m proto.Message) *tlsv3.Secret {
 	s, ok := m.(*tlsv3.Secret)
 	if !ok {
@@ -38,7 +38,7 @@ func publicSecret(m proto.Message) *tlsv3.Secret {
 }
 
 // withoutCredential returns the configuration of a filter without the credential with which the agent fetches the
-// module. The error is a message that is not the configuration of a module, which is then not shown.
+// module. It fails if the message is not the configuration of a WebAssembly filter; such a message must not be shown.
 func withoutCredential(m proto.Message) (proto.Message, error) {
 	config, _ := m.(*corev3.TypedExtensionConfig)
 	filter, err := config.GetTypedConfig().UnmarshalNew()

@@ -51,6 +51,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 }
 
 // The configuration of a module is shown without the credential for its registry, on every page that has it.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestCredentialsAreRedacted(t *testing.T) {
 	config := func(filter proto.Message) *xds.Resource {
 		r, err := xds.EncodeAs(xds.Extension, "e", "v", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: xds.Any(filter)})

@@ -11,26 +11,26 @@ import (
 
 // Standing is the state of a Secret for one proxy, as /debug/explain states it. It never has the private key.
 type Standing struct {
-	Object string `json:"object,omitempty"` // the object from which it is made
+	Object string `json:"object,omitempty"` // the object from which the Secret is made
 	// State is one of: "sent" (the proxy has it, or it is in flight), "on its way", "waiting for the authoriser", "being
-	// opened", "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request it).
+	// opened" (decrypted), "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request it).
 	State string `json:"state"`
-	Why   string `json:"why,omitempty"` // the reason of the state
-	// Named are the servers of Gateways that name it, of the proxy's listeners.
+	Why   string `json:"why,omitempty"` // reason of the state
+	// Named are the servers of Gateways, in the proxy's listeners, that name the Secret.
 	Named []string `json:"named_by,omitempty"`
-	// Wanted are the proxies of its namespace that request it.
+	// Wanted are the proxies of the Secret's namespace that request it.
 	Wanted []string `json:"wanted_by"`
 }
 
-// isSecret reports whether the name of a resource is that of a Secret or ConfigMap
+// isSecret reports whether the name of a resource has the form of a name of a Secret or ConfigMap
 // (istio: pilot/pkg/model/credentials/resource.go).
 func isSecret(name string) bool {
 	return strings.HasPrefix(name, model.SecretCredential) || strings.HasPrefix(name, model.GatewaySecretCredential) ||
 		strings.HasPrefix(name, model.ConfigMapCredential)
 }
 
-// namedBy lists the objects whose filter chains at a proxy name a Secret, each once, in order. It is empty if the Specs
-// of the proxy cannot be read now.
+// namedBy returns the objects whose filter chains at a proxy name a Secret, each once, in the order of the listeners.
+// It returns nil if the Specs of the proxy are not available now.
 func namedBy(st Stream, secret string) (objects []string) {
 	set, specs, err := st.Explain()
 	if err != nil {
@@ -54,8 +54,8 @@ func namedBy(st Stream, secret string) (objects []string) {
 	return objects
 }
 
-// SecretsOf lists the Secrets that a cluster or a listener names and that Envoy requests over ADS; some may come twice.
-// Errors are those of JSON.
+// SecretsOf returns the names of the Secrets that a cluster or a listener makes Envoy request over ADS. Names may
+// repeat. It fails if JSON fails.
 func SecretsOf(r *xds.Resource) (names []string, err error) {
 	raw, err := JSON(r)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 // statusTypes are the types for which `istioctl proxy-status` has columns.
 var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
-// Status returns a ClientConfig for every proxy, as istiod's response to istio.io/debug/syncz (istio:
-// pilot/pkg/xds/statusgen.go). The node's id is name.namespace, which istioctl prints. Its metadata have the cluster,
-// the version and the namespace, by which `istioctl proxy-status --namespace` selects. Errors are those of encoding,
-// and name the proxy.
+// Status returns an encoded ClientConfig for every connected proxy, in the form of istiod's response to
+// istio.io/debug/syncz (istio: pilot/pkg/xds/statusgen.go). The node ID in it is name.namespace, which istioctl prints.
+// The node's metadata has the cluster, the version and the namespace, by which `istioctl proxy-status --namespace`
+// selects. It fails if a ClientConfig does not encode; the error names the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {
@@ -44,7 +44,7 @@ func Status(c Config) ([]*discoveryv3.Resource, error) {
 	return all, nil
 }
 
-// status returns the state in the terms of Envoy's status service.
+// status returns the state as a value of Envoy's status service.
 func (s TypeStatus) status() statusv3.ConfigStatus {
 	switch {
 	case s.Subscribed && len(s.Refused)+len(s.Withheld) > 0:
@@ -57,7 +57,7 @@ func (s TypeStatus) status() statusv3.ConfigStatus {
 	return statusv3.ConfigStatus_STALE
 }
 
-// Word returns the state as a word for operators.
+// Word returns the state as a word for operators: REFUSED, WITHHELD, SYNCED, WARMING, NOT SENT or PENDING.
 func (s TypeStatus) Word() string {
 	switch {
 	case len(s.Refused) > 0:
@@ -74,7 +74,7 @@ func (s TypeStatus) Word() string {
 	return "PENDING"
 }
 
-// StatusCode returns the HTTP status of an error of a page; 500 for errors without one.
+// StatusCode returns the HTTP status for an error of this package. For other errors it is 500.
 func StatusCode(err error) int {
 	var e httpError
 	if errors.As(err, &e) {

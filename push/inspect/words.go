@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// parts names the part that a builder's Spec makes, in the terms of Envoy and Istio. A Spec of another package is a
-// "part".
+// parts maps the type of a Spec to the name of the part that it builds, in terms of Envoy and Istio. The part of any
+// other Spec is called "part".
 var parts = map[string]string{
 	"cluster.Outbound":           "cluster of a service",
 	"cluster.Inbound":            "cluster of the workload's own port",
@@ -50,10 +50,11 @@ var parts = map[string]string{
 	"vhost.Added":                "virtual host that an EnvoyFilter adds",
 }
 
-// ofProxy marks the words of fields that are read of the proxy itself: its node, labels, certificate, extensions.
+// ofProxy is the prefix in words for fields whose values come from the proxy: its node, labels, certificate,
+// extensions.
 const ofProxy = "proxy: "
 
-// words names the fields of Specs. A test compares the list with the existing fields.
+// words maps the names of fields of Specs to words for operators. A test compares the map with the existing fields.
 var words = map[string]string{
 	"Accounts":         "service accounts that the endpoints may have",
 	"Denied":           "identities of them that the CA has revoked",
@@ -199,11 +200,12 @@ var words = map[string]string{
 	"WithPorts":        "names of virtual hosts are compared with their port",
 }
 
-// outbound names the settings that decide on unknown destinations.
+// outbound is the text that names the settings about unknown destinations.
 const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 
-// wordsOf names the fields of one Spec that have another meaning there, or that depend on a setting of MeshConfig which
-// no builder reads. A test compares them with the settings that the plan reads.
+// wordsOf has words for fields of one Spec, which override words. Such a field has another meaning in that Spec, or
+// depends on a setting of MeshConfig that only the plan reads. A test compares the map with the settings that the plan
+// reads.
 var wordsOf = map[string]string{
 	"cluster.Outbound.TLS":         "TLS (as the rule says, else MeshConfig enableAutoMtls)",
 	"endpoint.Spec.Members":        "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
@@ -222,10 +224,10 @@ var wordsOf = map[string]string{
 	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
 }
 
-// zeroIsShown reports whether the zero value of a field is a decision, so that it is shown.
+// zeroIsShown reports whether the zero value of a field is a decision of the plan, which must be shown.
 func zeroIsShown(field string) bool { return field == "Passthrough" || field == "TLS" }
 
-// wordOf returns the word for a field of a Spec, and whether the field is read of the proxy.
+// wordOf returns the word for a field of a Spec. proxy reports whether the value of the field comes from the proxy.
 func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	if word := wordsOf[spec.String()+"."+field]; word != "" {
 		return word, false
@@ -237,7 +239,7 @@ func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 	return strings.CutPrefix(word, ofProxy)
 }
 
-// choices has the words for settings that are numbers in a Spec, by type.
+// choices maps the type of a setting that is a number in a Spec to the words for its values.
 var choices = map[string][]string{
 	"traffic.TLS": {"none", "mutual, to endpoints that say tlsMode istio", "mutual, to all endpoints", "mutual, as the rule says",
 		"as the rule says", "closed: what the rule says cannot be given"},
@@ -255,7 +257,8 @@ func choice(v reflect.Value) (string, bool) {
 	return all[v.Uint()], true
 }
 
-// capabilityNames returns the capabilities of a proxy as text: names of extensions, and words for two others.
+// capabilityNames returns the capabilities of a proxy as text: the names of extensions, and words for two properties of
+// its bootstrap.
 func capabilityNames(c xds.Caps) string {
 	all := xds.Extensions(c)
 	if c.Has(xds.CapIdentity) {
@@ -295,8 +298,8 @@ func sameField(a, b protoreflect.Message, field protoreflect.FieldDescriptor) bo
 	return proto.Equal(one.Interface(), other.Interface())
 }
 
-// fieldPath returns the path of the part of an object that a Spec uses, after a space. It is empty if the path is not
-// known.
+// fieldPath returns a space and the path of the field of an object that a Spec uses. If the path is not known, it
+// returns "".
 func fieldPath(spec reflect.Value, field string, record model.Record) string {
 	text := func(name string) string {
 		if v := spec.FieldByName(name); v.IsValid() && v.Kind() == reflect.String {
@@ -331,7 +334,7 @@ func subsetNamed(name string) func(*networkingv1.Subset) bool {
 	return func(s *networkingv1.Subset) bool { return s.GetName() == name }
 }
 
-// localityText returns a setting of localities as text.
+// localityText returns settings of balancing by locality as text.
 func localityText(l traffic.Localities) string {
 	var parts []string
 	if l.Zones != nil {

@@ -10,31 +10,33 @@ import (
 // envoyPrefix is the prefix of the names of statistics on Envoy's page.
 const envoyPrefix = "envoy_"
 
-// The beginnings of lines of Istio's metrics.
+// Lines of Istio's metrics on Envoy's page begin with sample or comment.
 var (
 	sample  = []byte(envoyPrefix + Prefix)
 	comment = []byte("# TYPE " + envoyPrefix + Prefix)
 )
 
-// Page is a writer of Envoy's page of metrics. It writes Istio's metrics with Istio's names and labels, and every other
-// line unchanged.
+// Page translates Envoy's page of metrics, which is written to it, and writes the result to another writer. Istio's
+// metrics get Istio's names and labels, and other lines stay unchanged. One goroutine may use it.
 type Page struct {
 	to  io.Writer
 	own Workload
-	out []byte
-	// The sums of Envoy's series that become one series because labels are left out, by text, and the texts in order. They
-	// are of one metric, because Envoy's page has all series of a metric together.
+	out []byte // memory of the translated lines, reused
+	// sums maps the text of a series to its value, for series that are sums of several series of Envoy because labels are
+	// left out. names has these texts in order. All are series of one metric, because Envoy's page has them together.
 	sums  map[string]float64
 	names []string
-	// Envoy's and Istio's labels of the last series, without le. The series of a histogram have them in common.
+	// counted and translated are Envoy's and Istio's labels of the last series, without le. The series of a histogram have
+	// these labels in common.
 	counted, translated string
-	fewer               bool // whether the translation leaves labels out
+	fewer               bool // the translation leaves labels out
 }
 
-// NewPage returns a Page for the proxy of a workload, which writes to a writer.
+// NewPage returns a Page that writes to to. own is the workload of the proxy whose page is translated.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
-// Write translates whole lines. The error is one of the writer behind it.
+// Write translates lines, which must be whole lines, and writes them. The error is that of the underlying writer; then
+// the result is 0.
 func (p *Page) Write(lines []byte) (int, error) {
 	p.out = p.out[:0]
 	for rest := lines; len(rest) > 0; {
@@ -62,7 +64,8 @@ func (p *Page) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Flush writes the sums of the last metric. Call it at the end of the page. The error is one of the writer behind it.
+// Flush writes the sums of the last metric. The caller must call it at the end of the page. The error is that of the
+// underlying writer.
 func (p *Page) Flush() error {
 	p.out = p.out[:0]
 	if p.writeSums(); len(p.out) == 0 {
@@ -72,7 +75,7 @@ func (p *Page) Flush() error {
 	return err
 }
 
-// writeSums writes the sums of a metric, and forgets them.
+// writeSums appends the sums of a metric to out, and clears them.
 func (p *Page) writeSums() {
 	for _, name := range p.names {
 		p.out = append(append(p.out, name...), ' ')
@@ -82,7 +85,7 @@ func (p *Page) writeSums() {
 	clear(p.sums)
 }
 
-// series translates one line, METRIC{LABELS} VALUE. A line that does not parse is unchanged.
+// series translates one line, METRIC{LABELS} VALUE. A line that does not parse stays unchanged.
 func (p *Page) series(line string) {
 	open, shut := strings.IndexByte(line, '{'), strings.LastIndexByte(line, '}')
 	if open < 0 || shut < open {
@@ -121,7 +124,8 @@ func (p *Page) series(line string) {
 	p.sums[name] += number
 }
 
-// parse parses labels in Envoy's notation: NAME="VALUE", separated by commas; in values \, " and newlines are escaped.
+// parse parses labels in Envoy's notation: NAME="VALUE", separated by commas. In values \, " and newlines are escaped.
+// ok is false if the text does not parse.
 func parse(text string) (out []label, ok bool) {
 	for text != "" {
 		name, rest, found := strings.Cut(text, `="`)

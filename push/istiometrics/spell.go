@@ -11,7 +11,7 @@ const unknown = "unknown" // Istio's value of a label that is not known
 // label is one label of a series.
 type label struct{ name, value string }
 
-// order is the order of Istio's labels; other labels follow.
+// order lists Istio's labels in the order in which they are written. Other labels follow.
 var order = []string{
 	Reporter,
 	"source_workload", "source_canonical_service", "source_canonical_revision", "source_workload_namespace",
@@ -23,17 +23,17 @@ var order = []string{
 	"request_protocol", ResponseCode, GRPCStatus, ResponseFlags, "connection_security_policy",
 }
 
-// istioLabels returns Istio's labels for those of Envoy's count, and whether some are left out. Other labels of the
-// count, such as overrides of tags, are kept, and have priority over computed ones.
+// istioLabels returns Istio's labels for the labels of Envoy's count. fewer reports whether labels are left out
+// (Without). Other labels of the count, such as overrides of tags, are kept, and have priority over computed labels.
 func (w Workload) istioLabels(metric string, counted []label) (out []label, fewer bool) {
-	said, left := map[string]string{}, map[string]bool{}
+	given, left := map[string]string{}, map[string]bool{}
 	for _, l := range counted {
-		said[l.name] = l.value
+		given[l.name] = l.value
 	}
-	for name := range strings.SplitSeq(said[Without], ",") {
+	for name := range strings.SplitSeq(given[Without], ",") {
 		left[name], fewer = name != "", fewer || name != ""
 	}
-	all := computed(metric, said, w)
+	all := computed(metric, given, w)
 	for _, l := range counted {
 		switch l.name {
 		case Peer, Services, Cluster, Without:
@@ -66,33 +66,33 @@ func (w Workload) istioLabels(metric string, counted []label) (out []label, fewe
 	return out, fewer
 }
 
-// internal has the labels of Envoy's counts that are not Istio's.
+// internal is the set of labels of Envoy's counts that are not Istio's.
 var internal = map[string]bool{Peer: true, Services: true, Cluster: true, Without: true}
 
-// computed returns the labels of Istio that are computed from those of Envoy's count, and from the proxy's own
-// workload.
-func computed(metric string, said map[string]string, own Workload) map[string]string {
+// computed returns the labels of Istio that are computed from given, the labels of Envoy's count, and from the proxy's
+// own workload.
+func computed(metric string, given map[string]string, own Workload) map[string]string {
 	all := map[string]string{SourcePrincipal: "", DestinationPrincipal: "", "connection_security_policy": "", "request_protocol": "http"}
 	switch {
 	case strings.HasPrefix(metric, tcpPrefix):
 		all["request_protocol"] = "tcp"
-	case said[GRPCStatus] != "":
+	case given[GRPCStatus] != "":
 		all["request_protocol"] = "grpc"
 	}
-	if said[Reporter] == Source {
+	if given[Reporter] == Source {
 		own.labels(Source, all)
-		peerOf(said[Peer]).labels(Destination, all)
+		peerOf(given[Peer]).labels(Destination, all)
 	} else {
-		accountOf(said[SourcePrincipal]).labels(Source, all)
+		accountOf(given[SourcePrincipal]).labels(Source, all)
 		own.labels(Destination, all)
 		all["connection_security_policy"] = "none"
-		if said[SourcePrincipal] != "" {
+		if given[SourcePrincipal] != "" {
 			all["connection_security_policy"] = "mutual_tls"
 		}
 	}
 	var services []struct{ Host, Name, Namespace string }
-	_ = json.Unmarshal([]byte(said[Services]), &services) // the list is empty for a cluster without a service
-	all["destination_service"], all["destination_service_name"], all["destination_service_namespace"] = "", said[Cluster], ""
+	_ = json.Unmarshal([]byte(given[Services]), &services) // the list is empty for a cluster without a service
+	all["destination_service"], all["destination_service_name"], all["destination_service_namespace"] = "", given[Cluster], ""
 	if len(services) > 0 {
 		s := services[0]
 		all["destination_service"], all["destination_service_name"], all["destination_service_namespace"] = s.Host, s.Name, s.Namespace

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// check compares the caller's identity with the one that its node claims. On plain text there is no identity to
-// compare. Errors are gRPC statuses (PermissionDenied).
+// check compares the caller's identity with the namespace and service account that its node claims. On plain text it
+// checks nothing. Errors have the gRPC status PermissionDenied.
 func (p Planner) check(identity string, node view.Node) error {
 	if identity == "" || !p.Checked {
 		return nil
@@ -32,11 +32,12 @@ func (p Planner) check(identity string, node view.Node) error {
 	return nil
 }
 
-// errForeign states that an identity is of another trust domain, which proves nothing about a namespace of this mesh.
+// errForeign is the error for an identity of another trust domain, which proves nothing about a namespace of this mesh.
 var errForeign = errors.New("of another trust domain")
 
-// Verified returns the service account that an authenticated identity proves; the zero Identity on plain text. Errors:
-// the identity is not a SPIFFE ID of a workload, or is of another trust domain.
+// Verified returns the service account that an authenticated identity (a SPIFFE ID) proves. For an empty identity, on
+// plain text, it returns the zero Identity. It fails if the identity is not the SPIFFE ID of a workload, or if its
+// trust domain is not trustDomain.
 func Verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
 		return view.Identity{}, nil

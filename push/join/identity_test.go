@@ -13,6 +13,7 @@ import (
 // An identity may request proxies of its own namespace and service account; a node without an account may be of any in
 // its namespace. The trust domain does not matter here, because authentication has decided on aliases and other trusted
 // meshes.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#what-it-says-of-itself
 func TestCheck(t *testing.T) {
 	const web = "spiffe://cluster.local/ns/shop/sa/web"
 	for _, c := range []struct {

@@ -1,7 +1,7 @@
-// Package join admits proxies. It decides whether a client may have the proxy that its node claims to be, which names
-// of the node are used, and whether this replica is new enough for the client. Then it plans the view.
+// Package join admits proxies. It checks that the client's identity permits the proxy that its node claims to be, that
+// the names in the node exist, and that this replica's state is new enough for the client. Then it plans the view.
 //
-// Owns: the order of these steps, and the views until they are left.  Reads: the authenticated identity, the node, the
+// Owns: the order of these steps, and the views until Proxy.Leave.  Reads: the authenticated identity, the node, the
 // snapshot.  Never: authorises by a node's statements; makes scopes for names that the configuration does not have.
 package join
 
@@ -27,38 +27,43 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// confirmWithin bounds the time for which a joining proxy waits for this replica to catch up with other replicas.
+// confirmWithin is the maximum time for which a joining proxy waits until this replica has the state of other replicas.
 const confirmWithin = 5 * time.Second
 
 // Plans is the part of the plan loop that joins need (plan.Loop).
 type Plans interface {
-	// Join plans the view of a node; moved is called when the view changes.
+	// Join plans the view of a node until plan.Proxy.Leave. moved is called when the view changes. Errors are
+	// plan.ErrNotReady, plan.ErrUnplannable, crash.ErrPanic, and that of ctx.
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
 // Mirror is the part of the snapshots that joins need (mirror.Mirror).
 type Mirror interface {
-	Ready() error // nil once a complete snapshot is published
-	// ConfirmAt waits until the snapshot is not older than a client's state. At the context's deadline the error is
+	// Ready returns an error while no complete snapshot is published.
+	Ready() error
+	// ConfirmAt waits until the snapshot is not older than a client's state. At the deadline of ctx the error is
 	// mirror.ErrBehind.
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
-	ConfirmNow(ctx context.Context) error // waits until the snapshot is the newest
+	// ConfirmNow waits until the snapshot is as new as the store at the time of the call.
+	ConfirmNow(ctx context.Context) error
+	// Current returns the newest snapshot.
 	Current() *mirror.Snapshot
 }
 
 // Fleet is the part of the fleet that joins need.
 type Fleet interface {
-	Above() error // not nil: this replica does not support the level of the stored data
-	// Admit delays a join until its turn. Errors are gRPC statuses.
+	// Above returns an error if this replica does not support the level of the stored data.
+	Above() error
+	// Admit waits until the client may join. Errors are gRPC statuses.
 	Admit(ctx context.Context, c serve.Client, node view.Node) error
-	// Join counts a stream until its Seat is left.
+	// Join counts a stream of a workload until Seat.Leave.
 	Join(namespace, workload string) Seat
 }
 
-// Seat is the place of one stream among those of this replica.
+// Seat is one stream that the fleet counts, until Leave.
 type Seat interface{ Leave() }
 
-// Planner implements serve.Planner: it plans a view for a client once this replica is not behind the client's state.
+// Planner implements serve.Planner. All fields except Machines must be set.
 type Planner struct {
 	Plans  Plans   // plans views
 	Mirror Mirror  // the snapshots
@@ -68,18 +73,19 @@ type Planner struct {
 	Machines *machines.Registry
 	// Clients receives log lines that clients can cause.
 	Clients *obs.Sampled
-	// Checked requires that the authenticated identity is the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
+	// Checked requires that the namespace and service account in the node are those of the authenticated identity
+	// (PILOT_ENABLE_XDS_IDENTITY_CHECK).
 	Checked     bool
-	TrustDomain string // identities of this trust domain may receive Secrets of their namespace
-	Routers     view.RouterSettings
+	TrustDomain string              // only identities of this trust domain may receive Secrets of their namespace
+	Routers     view.RouterSettings // settings of gateways
 }
 
 var _ serve.Planner = Planner{}
 
-// Proxy is a proxy of this replica: its plan, counted as one of the replica's streams.
+// Proxy is a joined proxy: its view, its seat, and the registration of its machine. It implements serve.Proxy.
 type Proxy struct {
 	*plan.Proxy
-	Seat    Seat                        // the stream's count, which ends with Leave
+	Seat    Seat
 	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
 	machine *machines.Connection        // nil: the proxy is not a registered machine
 }
@@ -89,15 +95,15 @@ var (
 	_ serve.HealthReporter   = (*Proxy)(nil)
 )
 
-// ReportHealth implements serve.HealthReporter.
+// ReportHealth implements serve.HealthReporter. It has no effect for a proxy that is not a registered machine.
 func (p *Proxy) ReportHealth(healthy bool, message string) {
 	if p.machine != nil {
 		p.machine.Health(healthy, message)
 	}
 }
 
-// Confirm implements serve.Proxy: it waits until the proxy's configuration is made of the newest snapshot. Errors are
-// gRPC statuses.
+// Confirm implements serve.Proxy: it waits until the proxy's set is planned from the newest snapshot, for five seconds
+// at most. Errors are gRPC statuses.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -117,8 +123,9 @@ func (p *Proxy) Leave() {
 	p.Seat.Leave()
 }
 
-// Join implements serve.Planner: it admits a client and plans its view. moved is called when the view changes. Errors
-// are gRPC statuses, serve.ErrNotReady, or a serve.BehindError.
+// Join implements serve.Planner: it admits a client and plans its view. moved is called when the view changes. An error
+// is a gRPC status, serve.ErrNotReady, or a serve.BehindError. An error without a status means that the node does not
+// parse.
 func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	node, err := view.Parse(c.Node, p.Scopes.Cluster)
 	if err != nil {
@@ -152,7 +159,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
-	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // a replica of a newer version may support the kind
+	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // only a newer version may support a kind of records
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
 	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
@@ -188,7 +195,8 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 	return proxy, nil
 }
 
-// StoreName returns the name of a store for clients, given the id of its etcd cluster; empty while that is unknown (0).
+// StoreName returns the name of a store for clients. cluster is the ID of the etcd cluster; for 0 (unknown) the name is
+// "".
 func StoreName(cluster uint64) string {
 	if cluster == 0 {
 		return ""
@@ -196,7 +204,8 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// PlaceName returns the place of a snapshot in the leaders' chain, in the form for clients; empty if it is unknown.
+// PlaceName returns the place of a snapshot in the leaders' chain, in the form for clients. It returns "" for a nil
+// snapshot and for an unknown place.
 func PlaceName(s *mirror.Snapshot) string {
 	if s == nil || !s.Place().Known() {
 		return ""
@@ -204,7 +213,7 @@ func PlaceName(s *mirror.Snapshot) string {
 	return s.Place().String()
 }
 
-// seen converts a client's minimum revision. An invalid name of a store counts as that of another store.
+// seen converts a client's minimum revision. An invalid name of a store counts as the name of another store.
 func seen(f agentapi.MinRevision) mirror.Seen {
 	place, err := kv.ParsePlace(f.Place)
 	if err != nil {

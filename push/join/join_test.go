@@ -98,6 +98,7 @@ func encoded(t *testing.T, more map[string]any) []byte {
 
 // Each step that refuses a proxy does so before the next step, with a status from which its client knows whether to
 // retry. A client that is not authorised does not enter the queue of joins, and a proxy without a plan is not counted.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#what-it-says-of-itself
 func TestJoinInOrder(t *testing.T) {
 	const web = "spiffe://cluster.local/ns/shop/sa/web"
 	all := []string{"ready", "level", "admit", "confirm", "plan"}

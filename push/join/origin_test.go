@@ -41,6 +41,7 @@ func originated(t *testing.T, by *issue.Authority, origin issue.Origin) *x509.Ce
 // A certificate is of the cluster whose keys verified its token. If the issuers of two clusters have one name,
 // certificates for their tokens open no stream of a proxy of the other cluster. A certificate without a cluster may be
 // of any.
+// Promise: security-workloads.md#tokens, security-workloads.md#what-it-says-of-itself
 func TestClusterOfACertificate(t *testing.T) {
 	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
 	if err != nil {

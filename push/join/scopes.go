@@ -15,34 +15,34 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// networksFor is the life of the networks and clusters that were found in a snapshot.
+// networksFor is the time for which the names that were found in a snapshot are used.
 const networksFor = 10 * time.Second
 
-// Scopes checks the names for which a proxy may be planned separately. They are the cluster and DNS domain of its node,
-// and its network if a rule compares it. Views are made for these names, so names that a proxy invents must have no
-// effect.
+// Scopes checks the cluster, DNS domain and network in a proxy's node. A proxy may be planned separately because of
+// these names, so names that a proxy invents must have no effect. Its exported fields must be set. It is safe for
+// concurrent use.
 type Scopes struct {
-	Cluster  string                  // of the configuration (--cluster-id)
+	Cluster  string                  // name of the config cluster (--cluster-id)
 	Domain   string                  // DNS suffix of services
-	Snapshot func() *mirror.Snapshot // the newest snapshot
-	Now      func() time.Time
-	Clients  *obs.Sampled // log lines that clients can cause
+	Snapshot func() *mirror.Snapshot // returns the newest snapshot
+	Now      func() time.Time        // returns the present time
+	Clients  *obs.Sampled            // receives log lines that clients can cause
 
-	mu       sync.Mutex // a leaf lock: guards the fields below
+	mu       sync.Mutex // guards the fields below; no other lock is acquired while it is held
 	networks map[string]bool
-	clusters map[string]bool // as in origins of records
-	at       time.Time       // when the names were found
+	clusters map[string]bool // names as in origins of records
+	at       time.Time       // time at which the names were found
 }
 
-// accept checks the names of a node. A network without endpoints in the configuration, and a DNS domain that differs
-// from that of the services, are removed from the node. An unknown cluster is an error: a gRPC status names it, and the
-// client tries again. A cluster is known if it is the config cluster, if the configuration has a service or an endpoint
+// accept checks the names in a node. It removes a network that the configuration does not have, and replaces another
+// DNS domain than the services'. It fails for an unknown cluster with a gRPC status that names the cluster; the client
+// tries again. A cluster is known if it is the config cluster, if the configuration has a service, endpoint or workload
 // of it, or if its keys verified the proxy's token.
 //
-// The node's cluster must be that of the token, or of the token from which a certificate follows. Certificates of an
-// older version or of another CA state no cluster. The clusters of one mesh trust each other's identities, as in Istio,
-// except for Secrets, which belong to one cluster. With several clusters a proxy's own statement does not decide whose
-// Secrets it may have.
+// The node's cluster must be that of the proxy's token, or of the token for which the proxy's certificate was issued.
+// Certificates of an older version or of another CA state no cluster. As in Istio, the clusters of one mesh trust each
+// other's identities. But Secrets belong to one cluster: if there are several clusters, a proxy whose credential does
+// not prove its cluster is marked by ClusterUnproved.
 func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {
@@ -86,9 +86,9 @@ func (s *Scopes) several() bool {
 	return false
 }
 
-// knows reports whether the configuration has a network or, with network false, a cluster. It has them if a Service, an
-// endpoint or a Workload is of it, or if the network has a gateway. A name that is newer than networksFor may be
-// missed.
+// knows reports whether the configuration has a network (network is true) or a cluster. It has a cluster if a Service,
+// an endpoint or a Workload belongs to it. It has a network if an endpoint, a Workload or a gateway belongs to it. A
+// name that was added less than networksFor ago may be missed.
 func (s *Scopes) knows(name string, network bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Scopes) refresh() {
 	}
 }
 
-// namesIn returns the networks and the clusters of endpoints in a snapshot; services also make a cluster known.
+// namesIn returns the networks and the clusters that a snapshot has.
 func namesIn(snapshot *mirror.Snapshot) (networks, clusters map[string]bool) {
 	networks, clusters = map[string]bool{}, map[string]bool{}
 	for r := range snapshot.All(model.KindEndpoints) {

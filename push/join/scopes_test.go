@@ -59,6 +59,7 @@ func newScopes(t *testing.T, snapshot *mirror.Snapshot, now *time.Time) *Scopes 
 }
 
 // However many networks and DNS domains proxies invent, they share the scopes of proxies with known names.
+// Promise: security-limits.md#plans-and-configuration, security-workloads.md#what-it-says-of-itself
 func TestInventedNamesMakeNoScopes(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	snapshot := endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}})
@@ -96,6 +97,7 @@ func TestInventedNamesMakeNoScopes(t *testing.T) {
 
 // A proxy of an unknown cluster must retry, and the error names the cluster; CLUSTER_ID must be the cluster whose keys
 // verified the token, known or not. The config cluster is "" (view.Parse).
+// Promise: security-limits.md#plans-and-configuration, security-workloads.md#tokens
 func TestClusters(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	web, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New("east", "files")}, 0, &model.ServiceSpec{})
@@ -128,6 +130,7 @@ func TestClusters(t *testing.T) {
 // With several clusters, a certificate without a cluster proves none, so that its holder cannot choose by CLUSTER_ID
 // whose Secrets it receives. Tokens prove their cluster, and those of our own issuer the one in them; in a mesh of one
 // cluster there is no choice.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestUnprovedCluster(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	var records []model.Record

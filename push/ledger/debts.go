@@ -37,6 +37,7 @@ func (d *Debts) Owe(p *Part, now time.Time) {
 	}
 	p.affected.Add(1)
 	p.change.left.Add(1)
+	p.share.due()
 	d.parts = append(d.parts, p)
 }
 

@@ -73,6 +73,7 @@ type Change struct {
 	objects     []objects // at most maxSpaces
 	others      int       // objects of namespaces that are not listed
 	parts       map[string]*Part
+	shares      []*share // of tenants, if the ledger reports them
 	bytes       int
 	left        atomic.Int64 // debts that are not paid, and one more until the change is sealed
 	sealed      atomic.Bool  // all streams are notified
@@ -93,6 +94,7 @@ func (c *Change) First() int64 { return c.first }
 // Part is the share of one namespace in a change.
 type Part struct {
 	change    *Change
+	share     *share // of the namespace's tenant; nil: not reported
 	namespace string
 	views     int
 	affected  atomic.Int64
@@ -106,6 +108,7 @@ type Ledger struct {
 	current  atomic.Pointer[Change] // being published; nil between publications
 	notified atomic.Int64
 	watched  atomic.Bool
+	reports  *reports // nil: deliveries are not reported
 
 	mu      sync.Mutex // a leaf: guards the fields below
 	lanes   [numLanes]lane
@@ -147,8 +150,11 @@ func newChange(l *Ledger, p Plan) *Change {
 	for namespace, views := range p.Views {
 		c.parts[namespace] = &Part{change: c, namespace: namespace, views: views}
 	}
+	if p.Lane == Config {
+		c.divide(l.reports)
+	}
 	c.list(p.Objects)
-	c.bytes = 256 + 384*len(c.parts)
+	c.bytes += 256 + 384*len(c.parts)
 	for _, o := range c.objects {
 		c.bytes += 128 + 160*len(o.Keys)
 	}
@@ -182,7 +188,7 @@ func (l *lane) add(c *Change) {
 	l.changes, l.bytes = append(l.changes, c), l.bytes+c.bytes
 	n := 0
 	for n < len(l.changes)-1 && (len(l.changes)-n > maxChanges || l.bytes > maxBytes) {
-		l.changes[n].evicted.Store(true)
+		l.changes[n].evict()
 		l.bytes -= l.changes[n].bytes
 		n++
 	}
@@ -192,9 +198,17 @@ func (l *lane) add(c *Change) {
 // clear evicts all changes.
 func (l *lane) clear() {
 	for _, c := range l.changes {
-		c.evicted.Store(true)
+		c.evict()
 	}
 	*l = lane{}
+}
+
+// evict ends the record of a change.
+func (c *Change) evict() {
+	c.evicted.Store(true)
+	for _, s := range c.shares {
+		s.report()
+	}
 }
 
 // Seal ends the publication that Begin began, if there is one. Every stream has been notified up to a revision of the
@@ -207,6 +221,9 @@ func (l *Ledger) Seal(revision int64) {
 	if c != nil {
 		c.sealed.Store(true)
 		c.left.Add(-1)
+		for _, s := range c.shares {
+			s.settled()
+		}
 	}
 	if l.notified.Swap(revision) != revision || c != nil {
 		l.announce()
@@ -251,6 +268,7 @@ func (l *Ledger) announce() {
 
 // settled ends one debt.
 func (p *Part) settled() {
+	p.share.settled()
 	if p.change.left.Add(-1) == 0 {
 		p.change.of.announce()
 	}

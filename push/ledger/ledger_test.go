@@ -227,3 +227,38 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/stream")
 }
+
+// Each tenant's delivery is reported once, when its own clients are done, whatever those of others do. A change that is
+// evicted is reported as it is then; endpoints are not reported.
+func TestDeliveriesOfTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, began := New(), time.Now()
+		var got []Delivery
+		l.Report(func(namespace string) string { return namespace[:1] }, func(d Delivery) { got = append(got, d) })
+		p := Plan{First: 1, Last: 1, Since: began, Views: map[string]int{"a1": 1, "a2": 1, "b": 1, "c": 1}}
+		d := publish(l, p, "a1", "a2", "b", "b", "b")
+		time.Sleep(10 * time.Millisecond)
+		d[0].Pay(1, time.Now(), never)
+		d[2].Pay(1, time.Now(), func(int64) bool { return true })
+		d[3].Leave()
+		if len(got) != 0 {
+			t.Errorf("reported before the last client: %+v", got)
+		}
+		time.Sleep(10 * time.Millisecond)
+		d[1].Pay(1, time.Now(), never)
+		if want := (Delivery{Tenant: "a", Acknowledged: 2, Most: 20 * time.Millisecond}); len(got) != 1 || got[0] != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		publish(l, Plan{Lane: Endpoints, First: 2, Last: 2}, "a1")[0].Leave()
+		for i := range int64(maxChanges) {
+			publish(l, Plan{First: i + 2, Last: i + 2})
+		}
+		if want := (Delivery{Tenant: "b", Refused: 1, Gone: 1, Pending: 1}); len(got) != 2 || got[1] != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		d[4].Pay(1, time.Now(), never)
+		if len(got) != 2 {
+			t.Errorf("reported twice: %+v", got)
+		}
+	})
+}

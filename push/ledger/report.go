@@ -45,16 +45,20 @@ func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
 
-// counts returns the counts of the visible namespaces. The number of payments is read before that of debts, so that
-// Pending is never negative.
+// counts returns the counts of a namespace. The number of payments is read before that of debts, so that Pending is
+// never negative.
+func (p *Part) counts() Counts {
+	c := Counts{Views: p.views, Took: p.took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
+	c.Affected = int(p.affected.Load())
+	return c
+}
+
+// counts returns the counts of the visible namespaces.
 func (c *Change) counts(sees func(namespace string) bool) (sum Counts) {
 	for namespace, p := range c.parts {
-		if !sees(namespace) {
-			continue
+		if sees(namespace) {
+			sum = sum.Plus(p.counts())
 		}
-		one := Counts{Views: p.views, Took: p.took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
-		one.Affected = int(p.affected.Load())
-		sum = sum.Plus(one)
 	}
 	return sum
 }

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// holdersFor is the life of the addresses that were found in a snapshot.
+// holdersFor is the minimum time between two searches of a snapshot for addresses.
 const holdersFor = time.Second
 
 // addresses maps each IP address to the workloads, endpoints and services with this address in the configuration.
@@ -44,9 +44,9 @@ const (
 	ofService // a virtual address
 )
 
-// conflict returns an error if another object has the machine's address, else nil. Such objects are a Pod, another
-// WorkloadEntry, an endpoint of another service account, and a service (as a virtual address). Addresses of two
-// networks differ, unless one of the networks is not stated.
+// conflict returns an error if another object has the machine's address: a Pod, another WorkloadEntry, an endpoint of
+// another service account, or a service (as a virtual address). Equal addresses in two networks do not conflict, unless
+// one of the networks is not stated.
 //
 // Objects that were added in the last holdersFor (1 s) may be missed, and objects that were removed in it may still
 // exclude the machine. Registry.refreshTaken later finds missed Pods and Kubernetes Services, but not WorkloadEntries,

@@ -17,20 +17,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Keys of the node's metadata, as stock agents send them (ISTIO_META_AUTO_REGISTER_GROUP, ISTIO_META_WORKLOAD_ENTRY).
+// These are keys of the node's metadata, which Istio's agents set (ISTIO_META_AUTO_REGISTER_GROUP,
+// ISTIO_META_WORKLOAD_ENTRY).
 const (
 	groupKey = "AUTO_REGISTER_GROUP"
 	entryKey = "WORKLOAD_ENTRY"
 )
 
-// claim is a machine's request with its proof. The group must be of the machine's namespace and service account. That
-// limits the effect of a false address: the machine receives only traffic of services that select the group's labels.
+// claim is a machine's request for registration, with its proven identity. The group must belong to the machine's
+// namespace and service account. So a machine that claims a false address receives only traffic of services that select
+// the group's labels.
 type claim struct {
 	namespace, account string // proven by the credential
 	credential         string // machines.Machine.Credential
 	group, entry       string // exactly one of the two is set
 	address            string // claimed by the node
-	network, locality  string // claimed by the node: its network and its locality
+	network, locality  string // claimed by the node
 	checked            bool   // its agent reports health
 }
 

@@ -15,6 +15,7 @@ import (
 
 // One credential has at most a quarter of its account's machines, at any addresses; the rest is for other credentials,
 // however late they come. A known machine may reconnect.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestMostOfCredential(t *testing.T) {
 	r := registry(mesh(t))
 	let := func(credential string) (n int, err error) {
@@ -39,6 +40,7 @@ func TestMostOfCredential(t *testing.T) {
 
 // Another credential does not take over the entry of a machine that is connected to another replica; with the same
 // credential the machine moves. Reports of this process do not count, nor invalid ones.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestHeldElsewhere(t *testing.T) {
 	r := registry(mesh(t))
 	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}

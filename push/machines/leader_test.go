@@ -59,6 +59,7 @@ func TestThroughEtcd(t *testing.T) {
 }
 
 // However many machines come at once, the leader decides about all of them a few times a second.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestDecisionsAreApart(t *testing.T) {
 	store := kvtest.Start(t).Connect()
 	r := registry(mesh(t))

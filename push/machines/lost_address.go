@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lost addresses. Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only
-// claims its address, so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine
-// loses no address to WorkloadEntries and ServiceEntries: otherwise an author in one namespace could remove the
-// machines of another.
+// Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only claims its address,
+// so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine does not lose its
+// address to a WorkloadEntry or ServiceEntry. Otherwise an author in one namespace could remove the machines of
+// another.
 
 // fromKubernetes reports whether Kubernetes has assigned the holder's address.
 func (h holder) fromKubernetes() bool {
@@ -53,9 +53,9 @@ func (r *Registry) markEdited(edits []mirror.Edit) {
 	}
 }
 
-// refreshTaken updates which of the marked machines have lost their address, and which have it again. It searches the
-// configuration at most once in holdersFor. It returns the time until the next search, or an hour if no machine is
-// marked.
+// refreshTaken updates the reports of the marked machines: which have lost their address, and which have it again. It
+// searches the configuration at most once in holdersFor. It returns the time until it must be called again, or an hour
+// if no machine is marked.
 func (r *Registry) refreshTaken(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

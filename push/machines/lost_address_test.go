@@ -15,6 +15,7 @@ import (
 // A Pod or a Service of Kubernetes that receives the address of a registered machine, as any of its addresses,
 // displaces the machine, and the report states it until the address is free again. Objects of other authors, and those
 // of another network, displace no machine.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestAddressThatIsTakenLater(t *testing.T) {
 	const pod, entry = model.WorkloadSource_WORKLOAD_SOURCE_POD, model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
 	s := mesh(t)
@@ -64,6 +65,7 @@ func TestAddressThatIsTakenLater(t *testing.T) {
 
 // An address that was assigned between two searches of the configuration is found by the next one: a machine that was
 // registered meanwhile loses it.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 	s := mesh(t)
 	r := registry(s)

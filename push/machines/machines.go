@@ -1,7 +1,8 @@
 // Package machines registers machines at their own request. For a proxy whose node names a WorkloadGroup
-// (AUTO_REGISTER_GROUP), a WorkloadEntry is created. For a proxy whose node names a WorkloadEntry (WORKLOAD_ENTRY), its
-// health is stored there. This package is the replica's half: it decides which machines may register and what their
-// entries contain, and reports them to the leader, which writes the entries (store/machines).
+// (AUTO_REGISTER_GROUP), a WorkloadEntry is created. For a proxy whose node names a WorkloadEntry (WORKLOAD_ENTRY), the
+// machine's health is stored in that entry. This package is the part of the replicas: it decides which machines may
+// register and what their entries contain, and reports them to the leader. The leader writes the entries
+// (store/machines).
 //
 // Owns: the machines that are connected to this replica, and their reports in registrations/.  Reads: the proven
 // identity with its credential, the node, the newest snapshot, reports of other replicas.  Never: trusts a node's
@@ -29,11 +30,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// HealthEvery is the least time between two reports of one machine's health. Faster changes are reported once, in the
-// state of that time. ConnectionEvery is the same for its connection, except for the first report. With a short grace
-// it is half of the grace, so that a machine that returns within the grace is reported within it.
+// These are minimum times between two reports. Of faster changes only the last one is reported.
 const (
-	HealthEvery     = 5 * time.Second
+	HealthEvery = 5 * time.Second // between two reports of one machine's health
+	// ConnectionEvery is the time between two reports of one machine's connection. If half of the grace is shorter, it
+	// applies instead, so that a machine that returns within the grace is reported within it.
 	ConnectionEvery = 5 * time.Second
 )
 
@@ -41,7 +42,7 @@ const (
 type Config struct {
 	Replica  string                  // name in the fleet
 	Snapshot func() *mirror.Snapshot // the newest snapshot
-	Grace    time.Duration           // time for which a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Grace    time.Duration           // time for which a departed machine is reported as disconnected; 0: machines.DefaultGrace
 	Log      *slog.Logger            // nil: slog's default
 }
 
@@ -59,7 +60,7 @@ type Registry struct {
 	doubted   map[machines.Name]bool              // machines whose address may now belong to another object
 }
 
-// machine is a machine that is connected, or that left within the grace.
+// machine is a machine that is connected, or that left less than the grace ago.
 type machine struct {
 	claim claim
 	// report is the target content of etcd, without the health, and without later connections. table reads its name,
@@ -72,13 +73,13 @@ type machine struct {
 	shown      *machines.Health // the health that is reported
 	shownAt    time.Time
 	withheld   bool   // its group is gone, or has another service account now
-	written    []byte // content of etcd; nil: no report
+	written    []byte // the report in etcd; nil: none
 }
 
 // connection is the reported state of a connection.
 type connection struct {
 	connected, disconnected time.Time
-	over                    bool // the grace since its end has passed: nothing is reported
+	over                    bool // the grace has passed since the end, so that nothing is reported
 }
 
 // New returns a Registry without machines.
@@ -99,11 +100,13 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register registers a machine until the connection leaves. It returns nil without an error if the node requests no
-// registration. credential distinguishes the caller from others of its identity, as attest.Caller.Credential does; it
-// may be empty. raw is the encoded node. Errors are gRPC statuses: PermissionDenied if the proof does not permit it;
-// FailedPrecondition if the group or the entry does not exist, or the address belongs to another object;
-// ResourceExhausted if the service account or the credential has too many machines.
+// Register registers a machine until Connection.Leave. It returns nil without an error if the node requests no
+// registration, or if r is nil. credential distinguishes the caller from others of its identity
+// (attest.Caller.Credential); it may be empty. raw is the encoded node. The error is a gRPC status:
+//   - PermissionDenied: the proven identity does not permit the registration.
+//   - FailedPrecondition: the group or the entry does not exist, no entry can be made of the group, another machine is
+//     connected with the same entry, or the address is unusable or belongs to another object.
+//   - ResourceExhausted: the service account or the credential has too many machines.
 func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
@@ -113,16 +116,17 @@ func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Con
 	return connection, err
 }
 
-// Results of registrations, for their metric.
+// These are the results of registrations for the metric.
 const (
 	registered  = "registered"
-	ofIdentity  = "identity" // the proof does not permit it
+	ofIdentity  = "identity" // the proven identity does not permit it
 	ofAddress   = "address"  // the address is unusable, or belongs to another object
 	ofGroup     = "group"    // the WorkloadGroup or WorkloadEntry does not exist, or no entry can be made of it
 	ofTheNumber = "number"   // the service account or the credential has too many machines
 )
 
-// refused returns the result for an error, or otherwise if the error is about neither identity nor number.
+// refused returns the metric's result for an error. otherwise is the result of errors that are about neither the
+// identity nor the number of machines.
 func refused(err error, otherwise string) string {
 	switch status.Code(err) {
 	case codes.PermissionDenied:
@@ -133,7 +137,7 @@ func refused(err error, otherwise string) string {
 	return otherwise
 }
 
-// register is Register with the result for the metric.
+// register implements Register. It also returns the result for the metric.
 func (r *Registry) register(node view.Node, credential string, raw []byte) (*Connection, string, error) {
 	snapshot, now := r.Snapshot(), time.Now()
 	c, err := claimOf(node, raw)
@@ -173,8 +177,8 @@ func digest(credential string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// conflict returns an error if a machine must not be registered, or nil. Other machines, and objects of the
-// configuration, may be in its way. The caller holds the lock.
+// conflict returns an error if other machines or objects of the configuration prevent the registration. The caller
+// holds the lock.
 func (r *Registry) conflict(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
 	if err := r.heldByOther(report); err != nil {
@@ -224,8 +228,8 @@ func (r *Registry) changed() {
 	}
 }
 
-// Health stores the health that the machine's agent reports. If a machine has several connections, only the newest may
-// set it.
+// Health stores the health that the machine's agent reports. message is the reason why it is unhealthy. Only the newest
+// of several connections of a machine sets the health.
 func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()
@@ -241,7 +245,7 @@ func (c *Connection) Health(healthy bool, message string) {
 	r.changed()
 }
 
-// truncate cuts an agent's message to machines.MaxMessage bytes of valid UTF-8, in memory of its own.
+// truncate returns a copy of an agent's message as valid UTF-8, cut to machines.MaxMessage bytes.
 func truncate(text string) string {
 	text = strings.ToValidUTF8(strings.Clone(text[:min(len(text), machines.MaxMessage+utf8.UTFMax)]), "")
 	for len(text) > machines.MaxMessage {
@@ -251,7 +255,8 @@ func truncate(text string) string {
 	return text
 }
 
-// Leave ends the connection, once. The entry stays while the machine has another one.
+// Leave ends the connection. The machine stays registered while it has another connection. Further calls, and calls of
+// a nil Connection, have no effect.
 func (c *Connection) Leave() {
 	if c == nil {
 		return

@@ -72,6 +72,7 @@ func node(address string) view.Node {
 
 // A machine's entry comes from its group, whatever labels its node states. Only address, locality and network are the
 // machine's own.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestEntry(t *testing.T) {
 	r := registry(mesh(t))
 	n := node("10.0.0.1")
@@ -100,6 +101,7 @@ func TestEntry(t *testing.T) {
 
 // A machine without proof of the group's namespace and service account is refused, and so is one that claims another's
 // address. Each refusal names the reason.
+// Promise: security-workloads.md#what-it-says-of-itself, security-workloads.md#who-has-a-machines-token
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(n *view.Node)
@@ -151,6 +153,7 @@ func TestRefused(t *testing.T) {
 }
 
 // Two machines of two groups cannot have one address, unless they name two networks.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestAddressOfAnotherMachine(t *testing.T) {
 	r := registry(mesh(t))
 	if _, err := r.Register(node("10.0.0.1"), "", nil); err != nil {
@@ -171,6 +174,7 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 }
 
 // A service account has a bounded number of machines at one replica, and does not affect other accounts.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestMostOfAccount(t *testing.T) {
 	r := registry(mesh(t))
 	for i := range machines.MostOfAccount {
@@ -192,6 +196,7 @@ func TestMostOfAccount(t *testing.T) {
 
 // Two streams of one machine: the old one ends and the entry stays; the health is that of the newest stream. After the
 // last one the machine is reported as disconnected for the grace, then not at all.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestStreams(t *testing.T) {
 	r := registry(mesh(t))
 	open := func() *Connection {

@@ -30,6 +30,7 @@ func reports(t *testing.T, r *Registry) (all []*machines.Machine) {
 // A machine that joins and leaves as fast as it can is reported once in ConnectionEvery, in its state of that time, and
 // its health no more often. Its first report is immediate. After it has left for good its report stays for the grace
 // and is deleted, also if the grace is shorter than ConnectionEvery.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestConnectionsArePaced(t *testing.T) {
 	for _, grace := range []time.Duration{machines.DefaultGrace, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -90,6 +91,7 @@ func TestConnectionsArePaced(t *testing.T) {
 
 // Service accounts alternate in what is reported: a machine of one account does not wait for all machines of an account
 // with many.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestAccountsTakeTurns(t *testing.T) {
 	r := registry(mesh(t))
 	for i := range machines.MostOfAccount {

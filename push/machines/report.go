@@ -18,17 +18,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Times and limits of reports.
+// These are times and limits of reports.
 const (
-	lease     = 30 * time.Second // life of a report after its replica has ended, or has lost the connection to etcd
+	lease     = 30 * time.Second // life of a report after its replica has ended or lost the connection to etcd
 	writeTime = 5 * time.Second  // limit of one write
 	writes    = 100              // limit of writes per second, and per round
 )
 
-// Run writes the reports of this replica's machines until ctx ends. Then it deletes the reports; other replicas report
-// machines that reconnect within the leader's grace. changes is a box of mirror.Mirror's Subscribe: groups may appear
-// or vanish. While etcd is away the reports stay until their lease expires. The error means that the folder of reports
-// cannot be followed.
+// Run writes the reports of this replica's machines to store until ctx ends, and then deletes the reports. changes is
+// the subscription to the mirror's changes (mirror.Mirror.Subscribe), by which Run notices groups that appear or
+// vanish. Failed writes are logged and repeated. The error means that store cannot follow the folder of reports.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)
 	if err != nil {
@@ -64,7 +63,7 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	}
 }
 
-// foreign is the relevant part of a report of another replica, or of an ended process of this one.
+// foreign is the relevant part of a report that another process wrote.
 type foreign struct {
 	name   machines.Name
 	holder machines.Holder
@@ -136,18 +135,18 @@ type writer struct {
 	failing  bool
 }
 
-// pace returns the limit of a replica's writes, whatever its clients do.
+// pace returns the limit of a replica's writes, which does not depend on the number of machines.
 func pace() *rate.Limiter { return rate.NewLimiter(writes, writes) }
 
-// change is one report to write; raw nil deletes it.
+// change is one report to write or delete.
 type change struct {
 	machine *machine
 	path    string
-	raw     []byte
-	turn    int // number of earlier changes of its service account
+	raw     []byte // nil: delete the report
+	turn    int    // number of earlier changes of its service account
 }
 
-// write writes the differences, and returns the time until the next write without further changes.
+// write writes the changed reports, and returns the time after which it must be called again if nothing else happens.
 func (w *writer) write(ctx context.Context) time.Duration {
 	changes, wait := w.registry.pending(time.Now())
 	for _, c := range changes {
@@ -186,9 +185,9 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 	return err
 }
 
-// pending returns the next reports to write, and the time until there are others. It forgets machines whose grace is
-// over and whose report is deleted. Service accounts alternate, so that machines of one account that come and go do not
-// delay those of another.
+// pending returns the next reports to write, and the time after which it must be called again if nothing else happens.
+// It drops machines whose grace is over and whose report is deleted. Service accounts alternate, so that machines of
+// one account that come and go do not delay those of another.
 func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +219,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 			raw, _ = report.Encode() // register has checked that it encodes
 		}
 		if m.reported.over {
-			wait = 0 // the next round forgets it
+			wait = 0 // the next call drops the machine
 		}
 		if !bytes.Equal(raw, m.written) {
 			changes = append(changes, change{machine: m, path: m.report.Path(r.process), raw: raw})

@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// table holds the machines of one replica by name. It also has the holders of each address, and the numbers of each
-// service account and each credential, so that a registration needs no search.
+// table holds the machines of one replica by name. It also holds the machines with each address, and the number of
+// machines of each service account and credential, so that a registration needs no search.
 type table struct {
 	all         map[machines.Name]*machine
 	holders     map[string][]machines.Name // by address; several names only if the networks differ
 	accounts    map[account]int
-	credentials map[credential]int // without credentials that are empty
+	credentials map[credential]int // empty credentials are not counted
 	visited     int                // number of visits by each, for tests
 }
 
@@ -63,7 +63,7 @@ func (t *table) drop(name machines.Name) {
 	}
 }
 
-// count adds a report to the holders and the numbers, or removes it with by -1.
+// count adds a report to the holders and the numbers (by is 1), or removes it (by is -1).
 func (t *table) count(report machines.Machine, by int) {
 	of := accountOf(report)
 	if t.accounts[of] += by; t.accounts[of] == 0 {

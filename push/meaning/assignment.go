@@ -35,6 +35,7 @@ type assignment struct {
 	endpoints map[socket]*endpointv3.LbEndpoint
 	usable    map[string]int   // endpoints that may receive requests, by locality
 	weights   map[place]string // of localities
+	sums      map[place]uint64 // of the weights of endpoints, by place
 	rest      *endpointv3.ClusterLoadAssignment
 }
 
@@ -66,7 +67,8 @@ func usable(set Set, c *clusterv3.Cluster) int {
 
 // assignmentOf returns the model of an assignment; nil is empty.
 func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
-	a := assignment{endpoints: map[socket]*endpointv3.LbEndpoint{}, usable: map[string]int{}, weights: map[place]string{}}
+	a := assignment{endpoints: map[socket]*endpointv3.LbEndpoint{}, usable: map[string]int{}, weights: map[place]string{},
+		sums: map[place]uint64{}}
 	a.rest = &endpointv3.ClusterLoadAssignment{}
 	if m != nil {
 		a.rest = proto.Clone(m).(*endpointv3.ClusterLoadAssignment)
@@ -75,7 +77,9 @@ func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
 		at := place{localityText(l.GetLocality()), l.GetPriority()}
 		a.weights[at] = strconv.FormatUint(uint64(l.GetLoadBalancingWeight().GetValue()), 10)
 		for _, e := range l.GetLbEndpoints() {
-			a.endpoints[socket{at, addressText(e.GetEndpoint().GetAddress())}] = e
+			s := socket{at, addressText(e.GetEndpoint().GetAddress())}
+			a.sums[at] += uint64(e.GetLoadBalancingWeight().GetValue()) - uint64(a.endpoints[s].GetLoadBalancingWeight().GetValue())
+			a.endpoints[s] = e
 			if receives(e.GetHealthStatus()) {
 				a.usable[at.locality]++
 			}
@@ -143,15 +147,7 @@ func assignmentChange(old, new *endpointv3.ClusterLoadAssignment) (c change) {
 
 // followsEndpoints reports whether the weight of a locality is the sum of its endpoints, before and after.
 func followsEndpoints(a, b assignment, at place) bool {
-	sum := func(of assignment) string {
-		var n uint64
-		for s, e := range of.endpoints {
-			if s.place == at {
-				n += uint64(e.GetLoadBalancingWeight().GetValue())
-			}
-		}
-		return strconv.FormatUint(n, 10)
-	}
+	sum := func(of assignment) string { return strconv.FormatUint(of.sums[at], 10) }
 	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
 }
 

@@ -39,6 +39,8 @@ type chain struct {
 	tcp     *tcpv3.TcpProxy // without its clusters
 	shares  rule            // of TCP: destinations alone
 	filters []filter        // of connections, then of requests
+	index   map[string]int  // of filters, by name
+	taken   map[string]int  // the last number that was given to a name
 	// statistics is the prefix of the statistics, which follows from other settings most often.
 	statistics string
 	rest       *listenerv3.FilterChain
@@ -69,7 +71,7 @@ func chainsOf(l *listenerv3.Listener) (all []chain) {
 func chainOf(m *listenerv3.FilterChain) chain {
 	m = proto.CloneOf(m)
 	c := chain{port: m.GetFilterChainMatch().GetDestinationPort().GetValue(), name: m.GetName(), rest: m,
-		match: chainText(m.GetFilterChainMatch()), tls: socketTLS(m.GetTransportSocket())}
+		index: map[string]int{}, taken: map[string]int{}, match: chainText(m.GetFilterChainMatch()), tls: socketTLS(m.GetTransportSocket())}
 	for _, f := range m.GetFilters() {
 		c.add(f)
 	}
@@ -96,10 +98,10 @@ func (c *chain) add(f *listenerv3.Filter) {
 		} else if c.inline != nil {
 			m.RouteSpecifier = nil
 		}
-		c.filters = append(c.filters, filter{name: f.GetName()})
+		c.put(f.GetName(), filter{})
 	case *tcpv3.TcpProxy:
 		c.addTCP(m)
-		c.filters = append(c.filters, filter{name: f.GetName()})
+		c.put(f.GetName(), filter{})
 	default:
 		c.addFilter(f.GetName(), config)
 	}
@@ -147,11 +149,17 @@ func (c *chain) addFilter(name string, config proto.Message) {
 		f = filter{policies: p, stated: name}
 		name = "rbac " + p.purpose()
 	}
-	name = shortFilter(name)
+	c.put(shortFilter(name), f)
+}
+
+// put appends a filter. It numbers the names that occur more than once.
+func (c *chain) put(name string, f filter) {
 	f.name = name
-	for n := 2; slices.ContainsFunc(c.filters, func(has filter) bool { return has.name == f.name }); n++ {
-		f.name = name + " #" + strconv.Itoa(n)
+	for _, is := c.index[f.name]; is; _, is = c.index[f.name] {
+		c.taken[name]++
+		f.name = name + " #" + strconv.Itoa(c.taken[name]+1)
 	}
+	c.index[f.name] = len(c.filters)
 	c.filters = append(c.filters, f)
 }
 
@@ -287,11 +295,10 @@ func (c chain) compare(into *change, to chain) (facts []Fact) {
 
 // filter returns the filter of a name; an empty one if the chain does not have it.
 func (c chain) filter(name string) filter {
-	at := slices.IndexFunc(c.filters, func(f filter) bool { return f.name == name })
-	if at < 0 {
-		return filter{}
+	if at, is := c.index[name]; is {
+		return c.filters[at]
 	}
-	return c.filters[at]
+	return filter{}
 }
 
 // filterNames returns the names of the filters, in order.

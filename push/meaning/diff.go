@@ -316,16 +316,17 @@ func namesOf(fd protoreflect.FieldDescriptor, l protoreflect.List) []string {
 
 // named compares the elements of two lists by name, and their order where it has an effect.
 func (d *differ) named(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, a, b []string, depth int) {
+	before, after := places(a), places(b)
 	for i, name := range a {
-		j := slices.Index(b, name)
-		if at := path + "[" + shortFilter(name) + "]"; j < 0 {
+		j, both := after[name]
+		if at := path + "[" + shortFilter(name) + "]"; !both {
 			d.parts = append(d.parts, at+" gone")
 		} else {
 			d.element(at, fd, old.Get(i), new.Get(j), true, true, depth)
 		}
 	}
 	for _, name := range b {
-		if !slices.Contains(a, name) {
+		if _, both := before[name]; !both {
 			d.parts = append(d.parts, path+"["+shortFilter(name)+"] new")
 		}
 	}
@@ -336,15 +337,25 @@ func (d *differ) named(path string, fd protoreflect.FieldDescriptor, old, new pr
 	}
 }
 
+// places maps the elements of a list to their indices.
+func places(all []string) map[string]int {
+	at := make(map[string]int, len(all))
+	for i, name := range all {
+		at[name] = i
+	}
+	return at
+}
+
 // inBoth returns the elements of each of two lists that the other has as well.
 func inBoth(a, b []string) (before, after []string) {
+	old, new := places(a), places(b)
 	for _, name := range a {
-		if slices.Contains(b, name) {
+		if _, both := new[name]; both {
 			before = append(before, name)
 		}
 	}
 	for _, name := range b {
-		if slices.Contains(a, name) {
+		if _, both := old[name]; both {
 			after = append(after, name)
 		}
 	}

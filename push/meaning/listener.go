@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -41,13 +42,18 @@ func isInbound(l *listenerv3.Listener) bool {
 
 // listenerText describes a new listener: its address and the destinations of its chains.
 func listenerText(l *listenerv3.Listener) string {
-	var to []string
-	for _, c := range chainsOf(l) {
-		if text := c.to(); !slices.Contains(to, text) {
-			to = append(to, text)
+	return addressText(l.GetAddress()) + " to " + orNone(list(destinations(slices.Values(chainsOf(l)))))
+}
+
+// destinations describes the destinations of chains, each once, in order.
+func destinations(chains iter.Seq[chain]) (all []string) {
+	seen := map[string]bool{}
+	for c := range chains {
+		if text := c.to(); !seen[text] {
+			seen[text], all = true, append(all, text)
 		}
 	}
-	return addressText(l.GetAddress()) + " to " + orNone(list(to))
+	return all
 }
 
 // head returns a listener without its filter chains.
@@ -136,13 +142,14 @@ func chainFacts(old, new []chain, name string, inbound bool) (all []Fact) {
 
 // text describes a new group.
 func (g group) text() string {
-	var to []string
-	for _, key := range bothKeys(g.chains, nil) {
-		if text := g.chains[key].to(); !slices.Contains(to, text) {
-			to = append(to, text)
+	chains := func(yield func(chain) bool) {
+		for _, key := range bothKeys(g.chains, nil) {
+			if !yield(g.chains[key]) {
+				return
+			}
 		}
 	}
-	return "mTLS " + g.mode() + ", to " + list(to)
+	return "mTLS " + g.mode() + ", to " + list(destinations(chains))
 }
 
 // Modes of mTLS of an inbound port.

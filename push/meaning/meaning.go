@@ -12,8 +12,8 @@
 //
 // Risks of one view: NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, NP401 to NP403, NP405 and
 // NP406. NP401, NP406 and the rules that a plan leaves out (NP211, NP214) need facts from the caller (View). Risks of
-// reach: NP501 to NP504 (Reach). Decided elsewhere: NP506 by the budgets of ingestion, NP601 by the planner's problems
-// of EnvoyFilters, NP602 by a run of Envoy, NP603 by the analysis of EnvoyFilters.
+// reach: NP501 to NP504 (Reach). Callers decide NP506 (by the budgets of ingestion), NP601 (by the planner's counts of
+// changed resources), NP602 (by a run of Envoy) and NP603 (store/normal).
 //
 // # Bounds
 //

@@ -153,6 +153,15 @@ func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	return line
 }
 
+// Add adds a risk that the caller decides, about so many proxies, in the order of risks.
+func (s *Summary) Add(r Risk, c Count) {
+	r.Subject, r.Text = clip(r.Subject), clip(r.Text)
+	line := RiskLine{Risk: r, Count: c}
+	line.Subjects.add(r.Subject)
+	at, _ := slices.BinarySearchFunc(s.Risks, line, func(a, b RiskLine) int { return compareRisks(a.Risk, b.Risk) })
+	s.Risks = slices.Insert(s.Risks, at, line)
+}
+
 // result joins the lines with the same text in the same views, and sorts them.
 func (s *summing) result() Summary {
 	out, at := s.Summary, map[string]int{}
@@ -192,6 +201,8 @@ type Reach struct {
 	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view in which they grow
 	// the most.
 	Bytes [2]int64
+	// Found are risks that the caller decides: NP601 and NP603.
+	Found []Risk
 }
 
 // The limits of reach, in percent.
@@ -222,6 +233,10 @@ func (r Reach) Risks() (all []Risk) {
 	if r.Bytes[0] > 0 && (r.Bytes[1]-r.Bytes[0])*100 > r.Bytes[0]*muchGrowth {
 		all = append(all, Risk{Code: BytesGrow, Level: Medium, Subject: "reach",
 			Text: fmt.Sprintf("bytes per proxy %d -> %d", r.Bytes[0], r.Bytes[1])})
+	}
+	for _, risk := range r.Found {
+		risk.Subject, risk.Text = clip(risk.Subject), clip(risk.Text)
+		all = append(all, risk)
 	}
 	return all
 }

@@ -58,6 +58,14 @@ const (
 	BytesGrow         Code = "NP504"
 )
 
+// The codes that callers decide (Reach.Found, Summary.Add).
+const (
+	BudgetExceeded    Code = "NP506"
+	PatchWithoutMatch Code = "NP601"
+	EnvoyRefuses      Code = "NP602"
+	PatchRelative     Code = "NP603"
+)
+
 // Titles has the meaning of each code, for tables and for SARIF.
 var Titles = map[Code]string{
 	ClusterGone:       "a cluster that routes use disappears",
@@ -86,6 +94,10 @@ var Titles = map[Code]string{
 	ManyProxies:       "more than 10 % of the proxies get something else",
 	ViewsMultiply:     "views multiply by more than 2",
 	BytesGrow:         "bytes per proxy grow by more than 20 %",
+	BudgetExceeded:    "a tenant's budget would be exceeded",
+	PatchWithoutMatch: "a patch of an EnvoyFilter changes nothing",
+	EnvoyRefuses:      "Envoy refuses the configuration",
+	PatchRelative:     "a relative patch of an EnvoyFilter has no priority",
 }
 
 // Risk is a dangerous difference. Its texts contain names of objects, so printers escape them.
@@ -104,7 +116,8 @@ type assessment struct {
 	View
 	*memo
 	risks         []Risk
-	before, after uses // computed at the first use
+	before, after uses                                                            // computed at the first use
+	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // see virtualHosts
 }
 
 // Risks returns the risks of a view, the most severe first, then by code and subject.
@@ -112,7 +125,7 @@ func Risks(v View) []Risk { return risks(v, newMemo()) }
 
 // risks is Risks with a memo.
 func risks(v View, m *memo) []Risk {
-	a := &assessment{View: v, memo: m}
+	a := &assessment{View: v, memo: m, serves: map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost{}}
 	for _, p := range v.Pairs {
 		switch p.Type {
 		case xds.Cluster:

@@ -251,9 +251,9 @@ func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) string {
 	name := host + ":" + port
 	switch {
-	case hostsOf(routesOf(s.Message(xds.Route, name)))[name] != nil:
+	case a.virtualHosts(s, name)[name] != nil:
 		return "detected"
-	case hostsOf(routesOf(s.Message(xds.Route, port)))[name] != nil:
+	case a.virtualHosts(s, port)[name] != nil:
 		return "HTTP"
 	}
 	n, _ := strconv.ParseUint(port, 10, 16)
@@ -261,6 +261,21 @@ func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) strin
 		return "TCP"
 	}
 	return ""
+}
+
+// virtualHosts returns the virtual hosts of a route configuration, by name. It remembers the map, since one
+// configuration may have many hosts of a change.
+func (a *assessment) virtualHosts(s Set, configuration string) map[string]*routev3.VirtualHost {
+	rc := routesOf(s.Message(xds.Route, configuration))
+	if rc == nil {
+		return nil
+	}
+	all, is := a.serves[rc]
+	if !is {
+		all = hostsOf(rc)
+		a.serves[rc] = all
+	}
+	return all
 }
 
 // addServed adds the protocols that one resource adds or removes.

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxDecoded is the size of the resources that a Decoder remembers, in encoded bytes.
+// maxDecoded is the maximum size of the resources that a Decoder remembers, in encoded bytes.
 const maxDecoded = 64 << 20
 
 // Decoder decodes the resources of planned sets. Each resource is decoded once, however many views have it. The zero
@@ -40,6 +40,17 @@ func (d *Decoder) decode(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
+// Message decodes a resource without its confidential parts. It returns nil for nil, and for a resource that does not
+// decode, which is a fault of the builders.
+func (d *Decoder) Message(r *xds.Resource) proto.Message {
+	m, _ := d.decode(r)
+	return m
+}
+
+// Set returns the set that decodes the resources of a planned set when they are looked up; nil is the empty set.
+// Resources that do not decode count as absent.
+func (d *Decoder) Set(s *manifest.Set) Set { return planned{d, s} }
+
 // planned decodes the resources of a planned set when they are looked up. Resources that do not decode count as absent.
 type planned struct {
 	*Decoder
@@ -51,8 +62,7 @@ func (p planned) Message(t xds.Type, name string) proto.Message {
 	if p.set == nil {
 		return nil
 	}
-	m, _ := p.decode(p.set.Types[t].Get(name))
-	return m
+	return p.Decoder.Message(p.set.Types[t].Get(name))
 }
 
 // All decodes the resources of a type, in the order of their names.
@@ -72,7 +82,7 @@ func (p planned) All(t xds.Type) iter.Seq[proto.Message] {
 // Between returns the view that two planned sets make, without its label and its inputs; nil is the empty set. The
 // error names a resource that differs and does not decode, which is a fault of the builders.
 func (d *Decoder) Between(before, after *manifest.Set) (View, error) {
-	v := View{Before: planned{d, before}, After: planned{d, after}}
+	v := View{Before: d.Set(before), After: d.Set(after)}
 	for t := range xds.NumTypes {
 		var a, b manifest.Stack
 		if before != nil {

@@ -118,8 +118,12 @@ func orNone(text string) string {
 	return text
 }
 
-// brief returns a message as a short text: durations, numbers and percentages as people write them, others as JSON.
-func brief(m proto.Message) string {
+// brief returns a message as a short text, as Brief does with maxValue.
+func brief(m proto.Message) string { return Brief(m, maxValue) }
+
+// Brief returns a message as a text of at most so many runes: durations, numbers and percentages as people write them,
+// others as JSON on one line.
+func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:
 		return m.AsDuration().String()
@@ -137,5 +141,5 @@ func brief(m proto.Message) string {
 		return string(m.ProtoReflect().Descriptor().Name())
 	}
 	text := strings.ReplaceAll(strings.ReplaceAll(string(raw), ", ", ","), ": ", ":") // protojson varies its white space
-	return limit(text, maxValue)
+	return limit(text, most)
 }

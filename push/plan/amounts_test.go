@@ -88,3 +88,27 @@ func TestMeshFieldIsBuiltByItsReaders(t *testing.T) {
 		}
 	}
 }
+
+// A host of many endpoints is planned in pieces, so that the loop does other work between them.
+func TestLargeHostIsPlannedInPieces(t *testing.T) {
+	p, _, _ := bigPlanner(t, 60, 1)
+	const endpoints = 20_000
+	spec := &model.EndpointsSpec{Hosts: []string{"s3.ns0.svc.cluster.local"},
+		Ports: []*model.EndpointPort{{Name: "http", Number: 8080}}}
+	for i := range endpoints {
+		address := fmt.Sprintf("10.9.%d.%d", i/250, i%250)
+		spec.Endpoints = append(spec.Endpoints, &model.Endpoint{Address: address, Health: model.Health_HEALTH_READY})
+	}
+	r, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: "ns0", Name: "s3-big"}, 0, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := 0
+	p.Begin(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil))
+	for p.Step(func() bool { pieces++; return true }) {
+	}
+	p.End()
+	if least := endpoints / 1000; pieces < least {
+		t.Errorf("%d endpoints are planned in %d pieces, want at least %d", endpoints, pieces, least)
+	}
+}

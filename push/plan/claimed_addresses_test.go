@@ -59,6 +59,7 @@ func claimers() (all []view.Node) {
 // namespace or of others. Every other proxy still receives the endpoints, listeners and DNS names that it receives
 // without that node, in any order of joining and after these objects have changed. The node itself serves the ports
 // that ServiceEntries of its own namespace state at these addresses, and no ports of other namespaces.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestClaimedAddresses(t *testing.T) {
 	web, vault := node("shop", "web-1", "app=web"), node("bank", "vault-1", "app=vault")
 	web.Addresses, vault.Addresses = []string{"10.1.0.1"}, []string{"10.1.0.2"}

@@ -7,6 +7,7 @@ import (
 
 // Continuous edits are planned in slices, with a pause after each, if planning all at once would take long; otherwise
 // all together.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestGreatPlansAreSliced(t *testing.T) {
 	for name, c := range map[string]struct {
 		every   int           // milliseconds between two commits; a commit has an edit for each of them

@@ -47,6 +47,7 @@ func rulesOf(t *testing.T, chain *listenerv3.FilterChain) (all []*rbacv3.RBAC) {
 
 // An identity that the CA has revoked is denied in each inbound filter chain before any rule allows it, whatever the
 // protocol, the port and the mode. This needs no revocation list, and stock agents receive it too.
+// Promise: security-ca.md#what-revoking-an-identity-does, security-workloads.md#renewals-and-revocation
 func TestRevokedAreDeniedInEachChain(t *testing.T) {
 	policies := []model.Record{
 		security(t, model.KindAuthorizationPolicy, "istio-system/"+model.DeniedName, "{action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/bad]}}]}]}", &securityv1.AuthorizationPolicy{}),

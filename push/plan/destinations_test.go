@@ -58,6 +58,7 @@ func problemTexts(p *Planner) string {
 
 // Endpoints that lead to a gateway's own Pod or Node are in no cluster of the gateway, whatever object states them, and
 // the object has a problem. Sidecars have them, and with NAVARCH_GATEWAY_LOCAL_DESTINATIONS gateways too.
+// Promise: security-gateways.md#publish-the-gateway-itself
 func TestLocalDestinations(t *testing.T) {
 	const entry, cluster = "ServiceEntry evil/e: spec.endpoints: host evil.test: ", "outbound|80||evil.test"
 	service := "{hosts: [evil.evil.svc.cluster.local], exportTo: ['*'], %s, ports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]}"
@@ -131,6 +132,7 @@ func TestNamesOfLocalhost(t *testing.T) {
 // Pods of a gateway that come later, or go, decide about endpoints of other hosts at the agent's ports; the fast path
 // leaves that to the plan of configuration. Without the cell of the table of effects, or the reason of the fast path,
 // the oracle finds wrong assignments.
+// Promise: security-gateways.md#publish-the-gateway-itself
 func TestPodsOfGatewaysThatMove(t *testing.T) {
 	struck, fast := affects, affects
 	for _, table := range []*[model.NumKinds][]effect{&struck, &fast} {

@@ -9,6 +9,7 @@ import (
 )
 
 // TestEnvoyTakesRandomMeshes: a real Envoy accepts the bootstraps that contain the plans of random meshes.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	for i := range max(1, *histories/6) {

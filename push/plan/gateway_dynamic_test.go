@@ -10,6 +10,7 @@ import (
 // A wildcard host whose names are resolved on request leads a gateway to names below it alone: a client or a rule that
 // could choose another host would reach the gateway's own administration by 127.0.0.1:15000 (Envoy resolves what the
 // request has as its host). Sidecars, and gateways with NAVARCH_GATEWAY_LOCAL_DESTINATIONS, are led anywhere.
+// Promise: security-gateways.md#publish-the-gateway-itself
 func TestHostsThatClientsChoose(t *testing.T) {
 	const to, cluster = "route: [{destination: {host: '*.evil.test', port: {number: 80}}}]", `"outbound|80||*.evil.test"`
 	const mirror = "route: [{destination: {host: s0.a.svc.cluster.local}}], mirror: {host: '*.evil.test', port: {number: 80}}"

@@ -158,6 +158,7 @@ func plainServer(port int) string {
 
 // A DENY policy of a host holds for each form in which a request names the host, and an ALLOW policy with notHosts for
 // each form of these.
+// Promise: security-gateways.md#policies-at-gateways
 func TestHostsOfRequestsAtGateways(t *testing.T) {
 	records, edit := backend(t, "s0", "10.1.0.1")
 	for _, c := range []struct{ policy, secret, open string }{
@@ -226,6 +227,7 @@ func TestHTTP10AtGateways(t *testing.T) {
 // Paths of a DENY policy hold for what the application gets, as far as the mesh normalises paths: by default without
 // repeated slashes and %2F, with pathNormalization DECODE_AND_MERGE_SLASHES with them. Path parameters and other cases
 // are other paths, which a prefix covers, or not.
+// Promise: security-gateways.md#policies-at-gateways
 func TestPathsOfRequestsAtGateways(t *testing.T) {
 	records, edit := backend(t, "s0", "10.1.0.1")
 	const mesh = "{rootNamespace: istio-system, defaultVirtualServiceExportTo: ['*'], defaultServiceExportTo: ['*'], defaultDestinationRuleExportTo: ['*'], " +
@@ -269,6 +271,7 @@ func TestPathsOfRequestsAtGateways(t *testing.T) {
 
 // The address of a client is that of its connection, or the one that so many trusted proxies have added to
 // X-Forwarded-For. Addresses that a client writes there itself do not count.
+// Promise: security-gateways.md#policies-at-gateways
 func TestAddressesOfClientsAtGateways(t *testing.T) {
 	records, edit := backend(t, "s0", "10.1.0.1")
 	const bad, good = "198.51.100.7", "203.0.113.9"

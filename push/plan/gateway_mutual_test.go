@@ -51,6 +51,7 @@ func selfSigned(t *testing.T, name string) (cert, key string, client tls.Certifi
 // A host that one server serves with a client certificate is not reached by a connection to another server of the port,
 // whatever hosts that one has. A host of another server without that demand is answered 421, unless the server's own
 // virtual hosts have it.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestMutualHostsAtGateways(t *testing.T) {
 	closed, leadsToClosed := backend(t, "closed", "10.1.0.1")
 	open, leadsToOpen := backend(t, "open", "10.1.0.2")

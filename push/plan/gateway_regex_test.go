@@ -15,6 +15,7 @@ import (
 
 // A tenant's regular expressions do not make Envoy refuse the routes that a gateway has for others: names of classes
 // that Go alone knows, and programs above the bound of the bootstrap. Envoy takes all that is not refused.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestRegexesThatEnvoyRefuses(t *testing.T) {
 	const runtime = `{"layered_runtime": {"layers": [{"name": "agent", "static_layer": {"re2.max_program_size.error_level": 32768}}]}, `
 	refused := []string{`\p{Letter}`, `\p{greek}`, `\p{Cn}`,

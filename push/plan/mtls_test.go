@@ -66,13 +66,19 @@ func newAuthority(t testing.TB) *authority {
 // issue returns a certificate with a URI, and its key in PKCS #8, both in DER.
 func (a *authority) issue(id string) (leaf, pkcs8 []byte) {
 	a.t.Helper()
+	return a.issueUntil(id, time.Now().Add(time.Hour))
+}
+
+// issueUntil is issue, with the end of the certificate.
+func (a *authority) issueUntil(id string, end time.Time) (leaf, pkcs8 []byte) {
+	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	uri, _ := url.Parse(id)
 	leaf, err = x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(2),
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), URIs: []*url.URL{uri}}, a.cert, key.Public(), a.key)
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, URIs: []*url.URL{uri}}, a.cert, key.Public(), a.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -84,7 +90,12 @@ func (a *authority) issue(id string) (leaf, pkcs8 []byte) {
 
 // secrets writes an identity's secrets as files for Envoy, and returns their folder.
 func (a *authority) secrets(id string) string {
-	leaf, pkcs8 := a.issue(id)
+	return a.secretsUntil(id, time.Now().Add(time.Hour))
+}
+
+// secretsUntil is secrets, with the end of the certificate.
+func (a *authority) secretsUntil(id string, end time.Time) string {
+	leaf, pkcs8 := a.issueUntil(id, end)
 	block := func(kind string, der []byte) map[string]any {
 		return map[string]any{"inline_string": string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))}
 	}

@@ -12,6 +12,7 @@ import (
 
 // Endpoints of a namespace that change continuously wait as configuration does; endpoints of other namespaces do not
 // wait for them.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestNoisyNamespace(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(append(shop(t), svc(t, "pay/bank", "10.96.1.1", "http:80:HTTP"), eps(t, "pay/bank-1", "{name: http, number: 8080}", "10.2.0.1"))...)

@@ -27,6 +27,7 @@ func manyEndpoints(t testing.TB, namespace, service string, slice, version int) 
 
 // Edits of a host with very many endpoints are planned at most once a second, the newest of each record, whatever their
 // number. Edits of other hosts are planned at once, and at the end all edits are planned.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestLargeHostIsPaced(t *testing.T) {
 	plans := map[Path]int{}
 	inBubble(t, Config{Planned: func(_ int64, path Path, _ time.Time, edits, _ int) {
@@ -65,6 +66,7 @@ func TestLargeHostIsPaced(t *testing.T) {
 }
 
 // Waiting edits are planned in turn by namespace, and within a namespace by host; an edit that is undone is removed.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestPaceTakesTurns(t *testing.T) {
 	var p pace
 	now := time.Unix(100, 0)

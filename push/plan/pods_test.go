@@ -25,6 +25,7 @@ func boundTo(pod string) view.Node {
 
 // If a credential proves a proxy's Pod, selectors for private keys are compared with the labels of the Pod's record;
 // otherwise with those of all Pods of the service account.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestPodOfTheToken(t *testing.T) {
 	const others = "selects service account shop/gw, by the labels that the configuration has"
 	base := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"),
@@ -58,6 +59,7 @@ func TestPodOfTheToken(t *testing.T) {
 
 // A proxy whose credential proves no cluster receives no Secrets, not even CA certificates, and is told the reason; the
 // authoriser is not queried for it.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestClusterThatIsNotProved(t *testing.T) {
 	n := boundTo("edge")
 	n.ClusterUnproved = true
@@ -102,6 +104,7 @@ func TestBoundPodsShare(t *testing.T) {
 
 // Each change of a Pod's labels, of whether the Pod is known, and of the labels that selectors read changes its
 // Secrets.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestBoundPodThatChanges(t *testing.T) {
 	inBubble(t, Config{Opener: &opener{}, Authoriser: &judge{}}, func(t *testing.T, l *Loop, src *testSource) {
 		src.put(selecting(t, "app: edge"), tlsSecret(t, "shop/web", "chain", "", "1"), workloadOf(t, "shop/other", "gw", "app: edge"))

@@ -42,6 +42,7 @@ func claiming(pod string) view.Node {
 // A proxy whose credential proves its Pod receives the configuration for the Pod's labels, whatever labels and workload
 // its node has: no patches, extension settings, Sidecar, routes or services of another workload of its namespace. The
 // node's labels count only if no known Pod is proved.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestClaimedLabels(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(selectingPayments(t)...)})
 	honest := claiming("")
@@ -81,6 +82,7 @@ func TestClaimedLabels(t *testing.T) {
 
 // The current labels of the Pod apply: an edit of them is planned, also by the fast path, and so are a Pod that is
 // added and one that is removed.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestLabelsOfThePodChange(t *testing.T) {
 	records := selectingPayments(t)
 	p := New(Settings{Snapshot: snapshot(records[:len(records)-2]...)})

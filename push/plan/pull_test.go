@@ -75,6 +75,7 @@ const credentials = `{"auths": {"r.example": {"auth": "hunter2"}, "other.example
 // The credential of a module is sent to the agents of the workloads whose recorded labels the extension selects,
 // whatever labels their nodes have. Subscribing to the Secret itself does not return it. An agent without a right to it
 // receives an empty credential, and the extension has a problem.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestWhoFetchesWithCredentials(t *testing.T) {
 	const given = `{"auths":{"r.example":{"auth":"hunter2"}}}`
 	pod := workloadOf(t, "shop/web-1", "web", "app: web")
@@ -135,6 +136,7 @@ func TestWhoFetchesWithCredentials(t *testing.T) {
 // Until a credential is opened the extension has no configuration, because the agent could not download the module. A
 // new credential is sent when it is opened; the previous one stays until then. A deleted one is removed. The version of
 // the configuration does not depend on the credential's content.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestCredentialsAreOpened(t *testing.T) {
 	var log bytes.Buffer
 	o := &opener{err: errors.New("the provider is away")}

@@ -60,6 +60,10 @@ func (d *traffic) records() []model.Record {
 	for i, hosts := range []string{"[www.test]", "[shop.test]", "['*.test']"} {
 		all = append(all, rec(d.t, model.KindVirtualService, fmt.Sprintf("a/bound%d", i), "{hosts: "+hosts+", gateways: [a/front], exportTo: ['*'], "+d.rules(true)+"}"))
 	}
+	if d.one(3) { // connections to its first listener are not redirected
+		all = append(all, rec(d.t, model.KindSidecar, "a/own", "{workloadSelector: {labels: {app: web}}, egress: [{port: {number: 9080, name: http-own, "+
+			"protocol: "+d.pick("HTTP", "HTTP2", "GRPC")+"}, bind: "+ownBind+", captureMode: NONE, hosts: ['*/*']}, {hosts: ['*/*']}]}"))
+	}
 	for i := range 1 + d.r.IntN(3) {
 		all = append(all, d.policy(model.KindAuthorizationPolicy, fmt.Sprintf("p%d", i), d.authorization()))
 	}
@@ -116,7 +120,7 @@ func (d *traffic) action() string {
 	single := "route: [{" + d.destination() + "}]"
 	good := "route: [{destination: {host: s0.a.svc.cluster.local, port: {number: 80}}}]"
 	switch d.r.IntN(14) {
-	case 0:
+	case 0, 12:
 		return "redirect: " + d.pick("{uri: /x, redirectCode: 302}", "{authority: other.test}", "{scheme: https, redirectCode: 308}")
 	case 1:
 		return fmt.Sprintf("directResponse: {status: %s}", d.pick("418", "200", "503"))
@@ -276,14 +280,24 @@ func (d *traffic) request(host string) walk.Request {
 	case 3:
 		headers[":path"] = d.pick("/a?token=", "/?token=") + d.token()
 	}
-	return walk.Request{Scheme: "http", From: d.pick("10.2.0.1", "10.1.9.9", "203.0.113.9"), Peer: d.pick("127.0.0.2", "127.0.0.3", "127.0.0.4"), Time: time.Now(), Headers: headers}
+	if d.one(5) {
+		headers["content-type"] = d.pick("application/grpc", "application/grpc+proto", "application/grpc-web")
+	}
+	return walk.Request{Scheme: d.pick("http", "http", "h2c"), From: d.pick("10.2.0.1", "10.1.9.9", "203.0.113.9"), Peer: d.pick("127.0.0.2", "127.0.0.3", "127.0.0.4"), Time: time.Now(), Headers: headers}
 }
 
 // named sets the host that a client with TLS states.
 func named(r walk.Request, scheme, name string) walk.Request {
+	if scheme == "https" && r.Scheme == "h2c" {
+		r.Scheme, r.Name, r.Headers[":scheme"] = "h2", name, scheme
+		return r
+	}
 	r.Scheme, r.Name, r.Headers[":scheme"] = scheme, name, scheme
 	return r
 }
+
+// ownBind is the address of the listener of a Sidecar whose connections are not redirected.
+const ownBind = "127.0.0.1"
 
 // outbound draws a request of an application.
 func (d *traffic) outbound() walk.Request {
@@ -291,6 +305,10 @@ func (d *traffic) outbound() walk.Request {
 		"ext.example.com", "www.example.com", "unknown.test", "10.96.0.1")
 	r := d.request(host)
 	r.Address, r.Port = d.pick("10.96.0.1", "10.96.0.1", "10.96.0.2", "10.96.0.3", "10.1.0.1", "240.0.0.9", "198.51.100.9"), []uint32{80, 80, 80, 80, 8080, 9000, 443, 81}[d.r.IntN(8)]
+	if d.one(6) {
+		r.Address, r.Port = ownBind, 9080
+		return r
+	}
 	if d.one(8) {
 		return named(r, "tls", d.pick("x.example.com", "ext.example.com", "unknown.test"))
 	}

@@ -62,6 +62,7 @@ func excludedText(l *Loop) string {
 
 // A version of a record with which the plan panics is found among many and excluded by name. Its last good version
 // stays, and all other edits apply, also later ones. The next version of the record is tried again.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestRecordThatPanicsIsSetAside(t *testing.T) {
 	withFault(t, panicsWith(model.KindVirtualService, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))...)
@@ -144,6 +145,7 @@ func TestRecordThatPanicsAtTheStart(t *testing.T) {
 }
 
 // A policy that cannot be planned denies all that it selects; failing that, proxies whose plans panic are not served.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestPolicyThatPanics(t *testing.T) {
 	for text, closed := range map[string]bool{"istio": true, "selector": false} {
 		withFault(t, panicsWith(model.KindAuthorizationPolicy, text, everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
@@ -309,6 +311,7 @@ func TestJoinThatPanics(t *testing.T) {
 
 // A gateway keeps its private key while the planner is replaced after a panic, also if its right is being renewed and
 // unused keys of its namespace are removed.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestRescuedPlanKeepsKeys(t *testing.T) {
 	j, o := &judge{}, &opener{}
 	inBubble(t, Config{Opener: o, Authoriser: j, Linger: -1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, l *Loop, src *testSource) {
@@ -344,57 +347,6 @@ func TestRescuedPlanKeepsKeys(t *testing.T) {
 		}
 		if now := len(o.opened); now != before {
 			t.Errorf("%d Secrets were opened again", now-before)
-		}
-	})
-}
-
-// A request that makes the planner panic causes a new planner. For a while further panics of the same identity end its
-// stream instead; requests of other identities are answered.
-func TestRequestThatPanics(t *testing.T) {
-	armed := false
-	fault := func(*input.Input, view.Scope) {
-		if armed {
-			armed = false
-			panic("the plan cannot take what is asked for")
-		}
-	}
-	withFault(t, fault, func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
-		src.put(append(shop(t), rec(t, model.KindSecret, "shop/cert", "{chain: 'eA==', trust: 'eA=='}"))...)
-		identified := func(account string) *Proxy {
-			n := node("shop", account)
-			n.Verified = view.Identity{Namespace: "shop", Account: account}
-			p, err := l.Join(t.Context(), n, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
-		}
-		bad, good := identified("bad"), identified("good")
-		panics := func(p *Proxy) bool { // whether the planner was replaced
-			var before, after *Planner
-			l.inspect(func() { before, armed = l.planner, true })
-			p.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
-			l.inspect(func() { after, armed = l.planner, false })
-			return before != after
-		}
-		if !panics(bad) {
-			t.Fatal("the planner does not panic")
-		}
-		if panics(bad) {
-			t.Fatal("the same identity has a planner made again at once")
-		}
-		if bad.Err() == nil {
-			t.Error("the stream of who was not answered stays, and nobody asks again")
-		}
-		good.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
-		if good.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
-			t.Error("another identity is not answered")
-		}
-		pass(searchEvery)
-		bad = identified("bad")
-		bad.SubscribeSecrets(t.Context(), []string{"kubernetes://cert-cacert"}, nil)
-		if bad.Set().Types[xds.Secret].Get("kubernetes://cert-cacert") == nil {
-			t.Error("the identity is not answered later")
 		}
 	})
 }

@@ -34,6 +34,7 @@ func selecting(t *testing.T, labels string) model.Record {
 
 // Selectors for private keys are compared with the recorded labels of the proxy's service account: the node's labels,
 // metadata and id make no difference.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#what-it-says-of-itself
 func TestForgedLabels(t *testing.T) {
 	const none, others = "selects by labels, and the configuration knows no labels of service account shop/gw", "selects service account shop/gw, by the labels that the configuration has"
 	for name, c := range map[string]struct {
@@ -108,6 +109,7 @@ func TestLabelsThatChange(t *testing.T) {
 
 // Changed labels cost nothing if no subscribed Secret depends on them: a proxy may subscribe to thousands of names of
 // missing Secrets.
+// Promise: security-limits.md#plans-and-configuration
 func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
 	pods := []model.Record{workloadOf(t, "shop/edge", "gw", "app: x"), workloadOf(t, "shop/edge", "gw", "app: gw")}
 	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: gw"), pods[0])})

@@ -43,6 +43,7 @@ func leftOutOf(l *Loop) (all []string) {
 // A replica leaves out records for which it has no memory, the largest of the namespace with the most first, whichever
 // source admitted them. Planned records stay when more arrive, and records that were left out are planned when there is
 // room.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestRoom(t *testing.T) {
 	inBubble(t, Config{Room: 2000}, func(t *testing.T, l *Loop, src *testSource) {
 		records := shop(t)

@@ -194,6 +194,7 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 
 // A proxy that is authenticated in a namespace receives CA certificates of this namespace, and private keys if its
 // service account may list Secrets, whatever its node states. The reason for a refused Secret is logged.
+// Promise: security-gateways.md#keys-secrets-and-configmaps, security-workloads.md#identity-and-private-keys
 func TestWhoMayHaveSecrets(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "ca", "1"), tlsSecret(t, "shop/trust", "", "only", ""),
 		tlsSecret(t, "shop/mutual", "m", "beside", "2"), tlsSecret(t, "shop/mutual-cacert", "", "own", ""), tlsSecret(t, "bank/web", "bank", "", "3"),
@@ -247,6 +248,7 @@ func TestWhoMayHaveSecrets(t *testing.T) {
 		{spoof, "kubernetes-gateway://shop/web", "", ofShop},
 		{gateway("", ""), "kubernetes://shop/web", "", anonymous},
 		{gateway("shop", "shop"), "kubernetes://unused", "", "no Gateway, DestinationRule of its namespace or EnvoyFilter refers to Secret shop/unused"},
+		{gateway("shop", "shop"), "kubernetes-gateway://shop/unused", "", "no Gateway, DestinationRule of its namespace or EnvoyFilter refers to Secret shop/unused"},
 		{sidecar, "kubernetes://web", "", forbidden},
 		{sidecar, "kubernetes-gateway://shop/web", "", forbidden},
 		{sidecar, "kubernetes://web-cacert", "trust ca", ""},

@@ -276,6 +276,7 @@ func (s *staged) secret(of *tlsv3.SdsSecretConfig, own bool) {
 type observed struct {
 	ended   bool   // the connection ended without an answer
 	status  int    // of the answer
+	grpc    string // status of gRPC; empty: none
 	cluster string // by which the answer came; empty: Envoy's own
 }
 
@@ -283,13 +284,13 @@ func (o observed) String() string {
 	if o.ended {
 		return "the connection is closed"
 	}
-	return fmt.Sprintf("%d by cluster %q", o.status, o.cluster)
+	return fmt.Sprintf("%d (gRPC %q) by cluster %q", o.status, o.grpc, o.cluster)
 }
 
 // port returns the port of Envoy to which a connection in a direction goes.
 func (s *staged) port(direction walk.Direction, r walk.Request) (int, bool) {
 	virtual := map[walk.Direction]string{walk.Outbound: xds.VirtualOutbound, walk.Inbound: xds.VirtualInbound}[direction]
-	for _, name := range []string{virtual, net.JoinHostPort(r.Address, fmt.Sprint(r.Port)), net.JoinHostPort("0.0.0.0", fmt.Sprint(r.Port))} {
+	for _, name := range []string{net.JoinHostPort(r.Address, fmt.Sprint(r.Port)), net.JoinHostPort("0.0.0.0", fmt.Sprint(r.Port)), virtual} {
 		if port, there := s.ports[name]; there {
 			return port, true
 		}
@@ -312,8 +313,11 @@ func (s *staged) ask(direction walk.Direction, r walk.Request, number string) ob
 	_ = raw.SetDeadline(time.Now().Add(envoytest.Patience))
 	_, _ = fmt.Fprintf(raw, "PROXY TCP4 %s %s 40000 %d\r\n", r.From, r.Address, r.Port)
 	conn := raw
-	if r.Identity != "" || r.Scheme == "https" || r.Scheme == "tls" {
+	if r.Identity != "" || r.Scheme == "https" || r.Scheme == "h2" || r.Scheme == "tls" {
 		conn = tls.Client(raw, s.client(r))
+	}
+	if r.Scheme == "h2c" || r.Scheme == "h2" {
+		return s.askHTTP2(conn, r, number)
 	}
 	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nX-Walk: %s\r\n",
 		r.Headers[":method"], r.Headers[":path"], r.Headers[":authority"], number)
@@ -328,13 +332,18 @@ func (s *staged) ask(direction walk.Direction, r walk.Request, number string) ob
 		return observed{ended: true}
 	}
 	defer res.Body.Close()
-	return observed{status: res.StatusCode, cluster: res.Header.Get("x-cluster")}
+	return observed{status: res.StatusCode, cluster: res.Header.Get("x-cluster"), grpc: res.Header.Get("grpc-status")}
 }
 
 // client returns the TLS settings of a client: one of the mesh, or one of gateways.
 func (s *staged) client(r walk.Request) *tls.Config {
 	from, id, c := s.mesh, r.Identity, &tls.Config{ServerName: r.Name, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+	if r.Scheme == "h2" {
+		c.NextProtos = []string{"h2"}
+	}
 	switch {
+	case r.Identity != "" && r.Scheme == "h2c":
+		c.ServerName, c.NextProtos = r.ServerName, []string{"istio-h2", "istio", "h2"}
 	case r.Identity != "":
 		c.ServerName, c.NextProtos = r.ServerName, []string{"istio-http/1.1", "istio", "http/1.1"}
 	case r.Certificate != "":

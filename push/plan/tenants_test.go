@@ -60,6 +60,7 @@ const mostSent, mostHeap = 1400, 4900
 
 // Hosts of a gateway's tenants stay within the size that the security page states. An edit of one tenant encodes its
 // own virtual hosts alone.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestTenantsOfAGateway(t *testing.T) {
 	const tenants = 100
 	p, shared, sent, heap := tenantsOfGateway(t, tenants)

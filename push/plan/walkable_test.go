@@ -3,6 +3,7 @@ package plan
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -55,9 +56,13 @@ func called(c walk.Call) int {
 // callWalked follows the request of asImpostor from the client's proxy at a port to the server's.
 func callWalked(t testing.TB, client, server *manifest.Set, port int, identity string) walk.Call {
 	t.Helper()
+	return callOf(walk.Peer{Held: walkable(t, client), Addresses: []string{"127.0.0.1"}, Identity: "spiffe://cluster.local/ns/a/sa/client"},
+		walk.Peer{Held: walkable(t, server), Addresses: []string{"127.0.0.1"}, Identity: identity}, port)
+}
+
+// callOf is callWalked for two peers, at the present time.
+func callOf(client, server walk.Peer, port int) walk.Call {
 	const host = "server.b.svc.cluster.local"
-	return walk.Between(walk.Peer{Held: walkable(t, client), Addresses: []string{"127.0.0.1"}, Identity: "spiffe://cluster.local/ns/a/sa/client"},
-		walk.Peer{Held: walkable(t, server), Addresses: []string{"127.0.0.1"}, Identity: identity},
-		walk.Request{Scheme: "http", Name: host, Address: "127.0.0.1", Port: uint32(port), Headers: map[string]string{
-			":method": "GET", ":authority": host, ":scheme": "http", ":path": "/x/y"}})
+	return walk.Between(client, server, walk.Request{Scheme: "http", Name: host, Address: "127.0.0.1", Port: uint32(port), Time: time.Now(),
+		Headers: map[string]string{":method": "GET", ":authority": host, ":scheme": "http", ":path": "/x/y"}})
 }

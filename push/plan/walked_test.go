@@ -4,9 +4,13 @@ package plan
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
 
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/walk"
@@ -33,30 +37,40 @@ func trafficMesh(t testing.TB, seed uint64, d *traffic) *mirror.Snapshot {
 		if key.Kind == model.KindAuthorizationPolicy && !own[key] && seed%4 > 0 {
 			continue // most of them refuse nearly everything, so that no other policy would be seen
 		}
-		// A listener with an address of its own would not be behind the one to which connections are redirected.
-		if s, is := r.(*model.Sidecar); is && strings.Contains(fmt.Sprint(s.Body()), "NONE") {
-			continue
-		}
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b model.Record) int { return strings.Compare(a.Meta().Key.String(), b.Meta().Key.String()) })
 	return snapshot(all...)
 }
 
-// agrees reports whether Envoy has answered as a walk says.
-func agrees(want walk.Result, got observed) bool {
+// answeredAs reports whether Envoy has answered with a status, or with one of gRPC in its place.
+func answeredAs(status int, grpc *codes.Code, got observed) bool {
+	if grpc == nil {
+		return got.status == status && got.grpc == ""
+	}
+	return got.status == http.StatusOK && got.grpc == strconv.Itoa(int(*grpc))
+}
+
+// agrees reports whether Envoy has answered as a walk of a request says.
+func agrees(r walk.Request, want walk.Result, got observed) bool {
+	var unavailable *codes.Code
+	if walk.IsGRPC(r.Headers) {
+		code := walk.GRPCStatus(http.StatusServiceUnavailable)
+		unavailable = &code
+	}
 	switch want.Outcome {
 	case walk.Unserved, walk.Closed:
 		return got.ended
 	case walk.Answered:
-		return !got.ended && got.cluster == "" && got.status == want.Status
+		return !got.ended && got.cluster == "" && answeredAs(want.Status, want.GRPC, got)
 	case walk.Waiting:
 		return false
 	case walk.Forwarded:
 	}
 	for _, to := range want.To {
 		switch missing := to.Reach == walk.Missing || to.Reach == walk.Empty; {
-		case missing && want.TCP && got.ended, missing && !want.TCP && got.cluster == "" && got.status == 503,
+		case missing && want.TCP && got.ended,
+			missing && !want.TCP && got.cluster == "" && answeredAs(http.StatusServiceUnavailable, unavailable, got),
 			!missing && got.cluster == to.Cluster && got.status == 200:
 			return true
 		}
@@ -103,13 +117,27 @@ type walked struct {
 	walks, misses int
 }
 
+// protocols counts the protocols of requests, and the answers of gRPC.
+func (c *walked) protocols(r walk.Request, want walk.Result) {
+	if r.Scheme == "h2" || r.Scheme == "h2c" {
+		c.counts["HTTP/2"]++
+	}
+	if want.GRPC != nil {
+		c.counts["gRPC"]++
+	}
+	if r.Address == ownBind {
+		c.counts["captureMode NONE"]++
+	}
+}
+
 // compare draws requests to one proxy, and compares their walks with what its Envoy does.
 func (c *walked) compare(t *testing.T, envoy *staged, held walk.Held, direction walk.Direction, requests []walk.Request) {
 	for _, r := range requests {
 		c.walks++
 		want, got := walk.Walk(held, direction, r), envoy.ask(direction, r, number(c.walks))
 		tally(c.counts, want)
-		if !agrees(want, got) {
+		c.protocols(r, want)
+		if !agrees(r, want, got) {
 			c.misses++
 			t.Logf("%+v\n  Envoy: %v\n  walk: %s\n  %v", r, got, want.Summary(), want.Steps)
 		}
@@ -163,7 +191,7 @@ func TestWalksMatchEnvoy(t *testing.T) {
 		t.Errorf("%d of %d walks differ from Envoy", c.misses, c.walks)
 	}
 	for _, outcome := range []string{"404", "421", "redirect", "RBAC 403", "JWT 401", "no cluster", "no endpoint",
-		"mirror", "gateway", "forwarded", "closed"} {
+		"mirror", "gateway", "forwarded", "closed", "HTTP/2", "gRPC", "captureMode NONE"} {
 		if c.counts[outcome] < c.walks/100 && *histories > 6 {
 			t.Errorf("%s: %d times of %d", outcome, c.counts[outcome], c.walks)
 		}

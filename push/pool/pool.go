@@ -1,10 +1,11 @@
-// Package pool caches the results of builders: equal Specs have one pointer, and so have equal bytes.
+// Package pool caches the results of builders. Equal Specs have the same result, and results with equal bytes are the
+// same pointer.
 //
 // Owns: tables with weak references to the results.  Reads: push/xds.  Never: calls a builder again for a Spec whose
 // result is referenced and not evicted (specsPerBody).
 //
-// Encoded resources and Specs are referenced weakly (also by store/intern). The garbage collector frees those that no
-// manifest and no stream references, so no code counts references.
+// The tables refer to results weakly. The garbage collector frees a result to which no manifest and no stream refers,
+// so no code counts references.
 package pool
 
 import (
@@ -17,17 +18,28 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ResourceSpec builds a resource. Implementations must be comparable: they are the cache key.
+// ResourceSpec is the input of a resource. Implementations must be comparable and contain every input, because they are
+// the cache key.
 type ResourceSpec interface {
+	// Build returns the resource.
 	Build() (*xds.Resource, error)
 }
 
-// FragmentSpec builds a fragment. Implementations must be comparable: they are the cache key.
+// PiecewiseSpec is a ResourceSpec of a resource that may be large. BuildInPieces is Build that calls pause between two
+// small pieces of the work.
+type PiecewiseSpec interface {
+	ResourceSpec
+	BuildInPieces(pause func()) (*xds.Resource, error)
+}
+
+// FragmentSpec is the input of a fragment. Implementations must be comparable and contain every input, because they are
+// the cache key.
 type FragmentSpec interface {
+	// Fragment returns the fragment.
 	Fragment() (*xds.Fragment, error)
 }
 
-// Pool is a cache of resources and fragments. It is safe for concurrent use; the zero Pool is empty.
+// Pool is a cache of resources and fragments. The zero Pool is empty and ready for use. It is safe for concurrent use.
 type Pool struct {
 	resources table[xds.Resource, content]
 	fragments table[xds.Fragment, xds.Hash]
@@ -41,11 +53,21 @@ type content struct {
 	name, version string
 }
 
-// Resource returns the resource of a Spec, from the cache or by building it. Errors are those of Build, and are not
+// Resource returns the resource of a Spec from the cache, or calls spec.Build. The error is that of Build, and is not
 // cached.
 func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
+	return p.resource(spec, spec.Build)
+}
+
+// ResourceInPieces is Resource that calls pause between two pieces of a build. Other Specs may be built meanwhile. The
+// errors are those of BuildInPieces.
+func (p *Pool) ResourceInPieces(spec PiecewiseSpec, pause func()) (*xds.Resource, error) {
+	return p.resource(spec, func() (*xds.Resource, error) { return spec.BuildInPieces(pause) })
+}
+
+func (p *Pool) resource(spec ResourceSpec, build func() (*xds.Resource, error)) (*xds.Resource, error) {
 	return p.resources.get(spec, func() (*xds.Resource, content, error) {
-		r, err := spec.Build()
+		r, err := build()
 		if err != nil {
 			return nil, content{}, err
 		}
@@ -56,13 +78,14 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 	})
 }
 
-// Fragment returns the fragment of a Spec, from the cache or by building it. Errors are those of the Spec's Fragment,
-// and are not cached.
+// Fragment returns the fragment of a Spec from the cache, or calls spec.Fragment. The error is that of spec.Fragment,
+// and is not cached.
 func (p *Pool) Fragment(spec FragmentSpec) (*xds.Fragment, error) {
 	return p.FragmentOf(spec, spec.Fragment)
 }
 
-// FragmentOf is Fragment for a comparable key, which must contain all inputs of build. Errors are those of build.
+// FragmentOf returns the fragment of a key from the cache, or calls build. key must be comparable and contain every
+// input of build. The error is that of build, and is not cached.
 func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fragment, error) {
 	return p.fragments.get(key, func() (*xds.Fragment, xds.Hash, error) {
 		f, err := build()
@@ -83,20 +106,20 @@ func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 // Size returns the numbers of resources and of fragments that are alive.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources returns the cached Specs of each resource that is alive. It copies the table, and blocks other calls
+// Resources maps each resource that is alive to its cached Specs. It copies the table, and blocks other calls
 // meanwhile.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
-// Pieces returns the cached Specs or keys of each fragment that is alive, like Resources.
+// Pieces maps each fragment that is alive to its cached Specs or keys. It blocks other calls as Resources does.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
-// specsPerBody is the greatest number of Specs that are cached for one body. An edit that does not change the bytes
-// makes another Spec each time. Then the oldest is evicted; at worst its body is built again.
+// specsPerBody is the maximum number of Specs that are cached for one body. Each edit that does not change the bytes
+// adds a Spec. The oldest Spec is evicted; if it is used again, its body is built again.
 const specsPerBody = 64
 
 // table has two weak maps: by Spec, and by content.
 type table[V any, C comparable] struct {
-	mu     sync.Mutex // a leaf lock: builders run without it
+	mu     sync.Mutex // guards the maps; it is not held while a builder runs
 	bySpec map[any]weak.Pointer[V]
 	byBody map[C]*body[V]
 }

@@ -2,7 +2,6 @@ package preview
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"strings"
 
@@ -22,8 +21,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// maxDecoded is the maximum number of decoded resources that a judge keeps. Views share most resources.
-const maxDecoded = 20_000
+// maxApart is the maximum number of route configurations whose differing virtual hosts a judge keeps.
+const maxApart = 20_000
 
 // maxPlain is the maximum number of workloads without mTLS that risks name.
 const maxPlain = 100
@@ -34,15 +33,14 @@ type judge struct {
 	sees    Sees
 	after   *mirror.Snapshot // before it is resolved
 	plain   []string
-	decoded map[*xds.Resource]proto.Message
+	decoder meaning.Decoder
 	apart   map[Pair][2]proto.Message // see decodePair
 }
 
 // judged returns the facts and risks of a plan that was made with a base. views is the number of views after the
 // change.
 func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
-	j := &judge{base: base, sees: sees, after: c.New, decoded: map[*xds.Resource]proto.Message{},
-		apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees)}
+	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees)}
 	groups := alike(p.Views)
 	all := func(yield func(meaning.View) bool) {
 		for _, g := range groups {
@@ -51,8 +49,52 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 			}
 		}
 	}
-	reach := meaning.Reach{MeshWide: meshWide(c), Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views}}
+	reach := meaning.Reach{MeshWide: meshWide(c), Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views},
+		Bytes: growth(p.Views), Found: patchRisks(base.Planner, c, sees)}
 	return meaning.Over(all, reach)
+}
+
+// growth returns the sizes of the configuration of one proxy before and after a change, for the view in which they grow
+// the most.
+func growth(views []View) (most [2]int64) {
+	sizes := map[*manifest.Manifest]int64{}
+	size := func(m *manifest.Manifest) int64 {
+		sum, known := sizes[m]
+		if !known {
+			for r := range m.All() {
+				sum += int64(r.Size())
+			}
+			sizes[m] = sum
+		}
+		return sum
+	}
+	for i := range views {
+		v, more := &views[i], int64(0)
+		for _, p := range v.Changed {
+			more += sizeOf(p.New) - sizeOf(p.Old)
+		}
+		if more <= 0 {
+			continue
+		}
+		var before int64
+		for t := range xds.NumTypes {
+			for _, m := range v.Before.Types[t] {
+				before += size(m)
+			}
+		}
+		if most[0] == 0 || more*most[0] > (most[1]-most[0])*before {
+			most = [2]int64{before, before + more}
+		}
+	}
+	return most
+}
+
+// sizeOf returns the size of a resource in bytes; 0 for nil.
+func sizeOf(r *xds.Resource) int64 {
+	if r == nil {
+		return 0
+	}
+	return int64(r.Size())
 }
 
 // meshWide lists the objects of a change in the root namespace, by the records of policies, Sidecars, EnvoyFilters and
@@ -139,7 +181,7 @@ var pairs intern.Table[Pair]
 // view returns a view for package meaning.
 func (j *judge) view(v *View, proxies int) meaning.View {
 	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain,
-		Before: messages{v.Before, j.decode}, After: messages{v.After, j.decode},
+		Before: j.decoder.Set(v.Before), After: j.decoder.Set(v.After),
 		Exists:      func(name string) bool { return exists(j.after, name) },
 		Objects:     func(t xds.Type, name string) []string { return j.objects(v.after, t, name) },
 		Unreachable: func(config, host string) []*routev3.Route { return j.unreachable(v.after, config, host) }}
@@ -160,7 +202,7 @@ func (j *judge) view(v *View, proxies int) meaning.View {
 // some neighbours of each: a route configuration may have thousands.
 func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	if p.Type != xds.Route || p.Old == nil || p.New == nil {
-		return j.decode(p.Old), j.decode(p.New)
+		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
 	}
 	if known, is := j.apart[p]; is {
 		return known[0], known[1]
@@ -168,28 +210,12 @@ func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	a, b := &routev3.RouteConfiguration{}, &routev3.RouteConfiguration{}
 	was, is := p.New.Apart(p.Old)
 	if proto.Unmarshal(was, a) != nil || proto.Unmarshal(is, b) != nil {
-		return j.decode(p.Old), j.decode(p.New)
+		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
 	}
-	if len(j.apart) < maxDecoded {
+	if len(j.apart) < maxApart {
 		j.apart[p] = [2]proto.Message{a, b}
 	}
 	return a, b
-}
-
-// decode decodes a resource without its confidential parts; nil for nil, and for one that does not decode, which is a
-// fault of the builders.
-func (j *judge) decode(r *xds.Resource) proto.Message {
-	if r == nil {
-		return nil
-	}
-	m, known := j.decoded[r]
-	if !known {
-		m, _ = inspect.Message(r) // nil after an error
-		if len(j.decoded) < maxDecoded {
-			j.decoded[r] = m
-		}
-	}
-	return m
 }
 
 // objects lists the visible objects that a resource is made of after the change. Those of a route configuration are too
@@ -222,29 +248,4 @@ func (j *judge) unreachable(h *plan.Handle, config, host string) []*routev3.Rout
 		}
 	}
 	return nil
-}
-
-// messages decodes the resources of a set when they are looked up. It implements meaning.Set.
-type messages struct {
-	set    *manifest.Set
-	decode func(*xds.Resource) proto.Message
-}
-
-// Message implements meaning.Set.
-func (m messages) Message(t xds.Type, name string) proto.Message {
-	if r := m.set.Types[t].Get(name); r != nil {
-		return m.decode(r)
-	}
-	return nil
-}
-
-// All implements meaning.Set.
-func (m messages) All(t xds.Type) iter.Seq[proto.Message] {
-	return func(yield func(proto.Message) bool) {
-		for _, r := range m.set.Types[t].Sorted() {
-			if one := m.decode(r); one != nil && !yield(one) {
-				return
-			}
-		}
-	}
 }

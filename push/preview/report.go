@@ -63,6 +63,8 @@ type Group struct {
 	Resources []Altered `json:"resources"`       // some of them
 	More      int       `json:"more_resources,omitempty"`
 	Bytes     int64     `json:"bytes"` // that one proxy is sent
+	// Bootstrap has the configuration for Envoy's validation, where the report was made with bootstraps.
+	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 }
 
 // Altered is one resource that differs.
@@ -102,8 +104,14 @@ type Fact struct {
 	Count
 }
 
-// Bounds are the maximum numbers of entries in a Report.
-type Bounds struct{ Groups, Names, Resources, Problems int }
+// Bounds are the maximum numbers of entries in a Report. Bootstraps are those of the first groups.
+type Bounds struct{ Groups, Names, Resources, Problems, Bootstraps int }
+
+// Validated are the bounds with bootstraps for Envoy's validation.
+func (b Bounds) Validated() Bounds {
+	b.Bootstraps = 8
+	return b
+}
 
 // Usual are the bounds for one caller.
 var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
@@ -125,6 +133,9 @@ func (p *Plan) Report(within Bounds) *Report {
 	}
 	for i := range p.Views {
 		g := p.Views[i].group(within)
+		if i < within.Bootstraps {
+			g.Bootstrap = p.Views[i].bootstraps()
+		}
 		if len(r.Affected) < within.Groups {
 			r.Affected = append(r.Affected, g)
 			continue
@@ -200,12 +211,14 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial = nil, nil
+	sum.Risks = slices.DeleteFunc(slices.Clone(sum.Risks), func(r Risk) bool { return elsewhere(r, all) })
 	groups := map[string]*Group{}
 	for i, r := range all {
 		if i > 0 {
 			sum.Revision = min(sum.Revision, r.Revision)
 			sum.Proxies, sum.Views = sum.Proxies+r.Proxies, sum.Views+r.Views
-			sum.Risks = joined(sum.Risks, r.Risks, func(one *Risk) (string, *Count) {
+			risks := slices.DeleteFunc(slices.Clone(r.Risks), func(r Risk) bool { return elsewhere(r, all) })
+			sum.Risks = joined(sum.Risks, risks, func(one *Risk) (string, *Count) {
 				return fmt.Sprint(one.Code, "\x00", one.Subjects, "\x00", one.Others, "\x00", one.Text), &one.Count
 			})
 			sum.Facts = joined(sum.Facts, r.Facts, func(one *Fact) (string, *Count) {
@@ -234,6 +247,14 @@ func Merge(all []*Report) *Report {
 		return cmp.Or(cmp.Compare(b.Proxies, a.Proxies), strings.Compare(a.Label, b.Label), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	return &sum
+}
+
+// elsewhere reports whether a risk of one report does not hold for the proxies of all: a patch that changes nothing at
+// one replica changes something at another.
+func elsewhere(r Risk, all []*Report) bool {
+	return r.Code == meaning.PatchWithoutMatch && slices.ContainsFunc(all, func(of *Report) bool {
+		return !slices.ContainsFunc(of.Risks, func(other Risk) bool { return other.Code == r.Code && slices.Equal(other.Subjects, r.Subjects) })
+	})
 }
 
 // joined returns the elements of both lists, each once. The counts of an element in both are added.

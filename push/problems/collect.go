@@ -18,7 +18,7 @@ import (
 type Found struct {
 	model.Problem
 	Replicas int
-	First    string // name of one of them
+	First    string // name of one of these replicas
 }
 
 // Collector reads the lists of all replicas, at the leader. Its methods may be called from any goroutine.
@@ -41,7 +41,7 @@ type parsed struct {
 	more     int // number of problems that the replica left out
 }
 
-// NewCollector returns a Collector without lists; log nil is slog's default.
+// NewCollector returns a Collector without lists. log nil: slog.Default().
 func NewCollector(log *slog.Logger) *Collector {
 	if log == nil {
 		log = slog.Default()
@@ -49,8 +49,8 @@ func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: log}
 }
 
-// All returns the problems that replicas found, each once, sorted by object. more is the number that they left out.
-// Nobody may change the list. It is empty while Run does not run.
+// All returns the problems that replicas found, each once, sorted by object. more is the number of problems that the
+// replicas left out. The slice is shared and read-only. While Run does not run, the results are zero.
 func (c *Collector) All() (all []Found, more int) {
 	if now := c.now.Load(); now != nil {
 		return now.all, now.more
@@ -61,8 +61,8 @@ func (c *Collector) All() (all []Found, more int) {
 // Collected reports whether the lists were read at least once since Run began.
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
-// Run follows the lists until the context ends, and then forgets them. It runs while this process is the leader. The
-// error is a folder that is not one of the fleet's, which is a fault of this build.
+// Run reads the lists in store until ctx ends, and then drops them. The caller runs it while this process is the
+// leader. The error means that store cannot follow the folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits of one replica's list. Users control the objects, and so the number and text of problems.
+// These limit one replica's list, because users control the number and text of problems.
 const (
 	maxProblems = 500       // problems of one replica
 	maxOfObject = 8         // problems of one object, so that one invalid object cannot fill the list
@@ -37,8 +37,9 @@ type entryJSON struct {
 	Message  string           `json:"message"`
 }
 
-// listOf returns a list within the limits, with each problem once, errors before warnings. Namespaces alternate, so
-// that one with many invalid objects leaves room for others. Equal sets of problems make equal lists.
+// listOf returns a list within the limits. It has each problem once, and errors before warnings of the same namespace.
+// Namespaces alternate, so that a namespace with many invalid objects leaves room for others. Equal sets of problems
+// make equal lists.
 func listOf(found []model.Problem) list {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b model.Problem) int {
@@ -51,7 +52,7 @@ func listOf(found []model.Problem) list {
 		return a.Compare(b)
 	})
 	type turn struct {
-		of int // the number of problems of its namespace before it
+		of int // number of earlier problems of the same namespace
 		entryJSON
 	}
 	var turns []turn
@@ -88,9 +89,9 @@ func (l list) encode() ([]byte, error) {
 	}
 }
 
-// decode decodes another replica's list, within the same limits. The number more counts the problems that the replica
-// left out, and those that are invalid or of a kind that this build does not know. The error is a list that is too long
-// or does not decode.
+// decode decodes another replica's list, within the same limits. more counts the problems that the replica left out,
+// and those that are invalid or of a kind of records that this build does not know. It fails if the list is too long or
+// does not decode.
 func decode(raw []byte) (found []model.Problem, more int, err error) {
 	if len(raw) > maxEncoded {
 		return nil, 0, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxEncoded)

@@ -1,8 +1,8 @@
-// Package problems reports the problems with objects that replicas find while they plan and build to the leader. Each
-// replica writes a leased, bounded list into etcd. The leader reads all lists, and reports each problem once.
+// Package problems sends the problems with objects that replicas find during planning and building to the leader. Each
+// replica writes a leased, bounded list to etcd. The leader reads all lists, and reports each problem once.
 //
 // Owns: this replica's list in replica-problems/; at the leader the content of all lists.  Reads: the lists there, etcd
-// through store/kv.  Never: looks for problems itself; reports on proxies.
+// through store/kv.  Never: searches for problems itself; reports on proxies.
 package problems
 
 import (
@@ -22,21 +22,20 @@ import (
 // "problems/" (kv.Families).
 const folder = "replica-problems/"
 
-// Times of writes.
+// These are times of writes.
 const (
-	lease     = time.Minute     // a list expires so long after the replica that wrote it ended
+	lease     = time.Minute     // life of a list after its replica has ended
 	writeTime = 5 * time.Second // limit of one write
 )
 
 // Config holds the settings of a replica's Loop.
 type Config struct {
-	Name string // of the replica, in the fleet
-	// Find returns the current problems. It may cost as much as building all configuration, and is called by one
-	// goroutine.
+	Name string // name of the replica in the fleet
+	// Find returns the current problems. It may cost as much as building all configuration. One goroutine calls it.
 	Find func() []model.Problem
-	// Revision returns the revision of the complete plan. Find is not called again while it is unchanged.
+	// Revision returns the revision of the newest complete plan. While it is unchanged, Find is not called again.
 	Revision func() int64
-	// Every is the least time between two calls of Find; 0: a minute. Find competes with the serving of proxies.
+	// Every is the minimum time between two calls of Find, which competes with the serving of proxies; 0: a minute.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
@@ -44,10 +43,10 @@ type Config struct {
 // Loop writes the problems of one replica. While etcd is away, the written list stays until its lease expires.
 type Loop struct {
 	cfg   Config
-	path  string // of this process's list
+	path  string // path of this process's list
 	blobs *kv.Leased
-	wrote []byte // content of the list; nil: it is not written
-	at    int64  // revision of the last call of Find; -1: it is to be called
+	wrote []byte // the list in etcd; nil: none
+	at    int64  // result of Revision at the last call of Find; -1: Find must be called
 }
 
 // New returns the Loop of a replica.
@@ -62,8 +61,8 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
 }
 
-// Run writes the list until the context ends, and then deletes it. It always returns nil: a write that fails is logged
-// and repeated.
+// Run keeps the list in store up to date until ctx ends, and then deletes it. A write that fails is logged and
+// repeated, so the result is always nil.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)

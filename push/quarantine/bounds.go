@@ -1,12 +1,12 @@
 package quarantine
 
-// admits reports whether a reporter may count in one more group: it has not refused too much.
+// admits reports whether a refusal may be added to one more group of an entry, within the bounds of its reporter.
 func (s *State) admits(e *entry, r Report) bool {
 	has := e.groupsOf(r.Reporter)
 	return has < maxOfEnvoys && (has > 0 || s.room(r))
 }
 
-// room reports whether an identity, and its credential, may count in one more entry.
+// room reports whether a report may be added to one more entry, within the bounds of its reporter and credential.
 func (s *State) room(r Report) bool {
 	if r.Key.Identity != "" { // the reporter is a credential
 		return s.refused[r.Reporter] < maxOfShare

@@ -12,6 +12,7 @@ import (
 
 // One identity cannot use up the remembered versions, nor the versions of Envoy of one of them. An identity at its
 // limit takes no place from refusals of others.
+// Promise: security-limits.md#refused-resources
 func TestBounds(t *testing.T) {
 	p := newPlay(t)
 	other := func(i int) Key {
@@ -83,6 +84,7 @@ func TestBounds(t *testing.T) {
 
 // If the state is full and all but one version are withheld, a new refusal rarely finds a place: 64 versions are
 // examined for it, not all 8,192. Withheld versions keep their places.
+// Promise: security-limits.md#refused-resources
 func TestFewAreLookedAtForRoom(t *testing.T) {
 	p := newPlay(t)
 	refuse := func(who string, i int) {
@@ -120,6 +122,7 @@ func TestAskingDoesNotAllocate(t *testing.T) {
 }
 
 // One credential of an identity uses at most a quarter of the identity's places, and its places are returned.
+// Promise: security-limits.md#refused-resources
 func TestOneCredentialLeavesRoom(t *testing.T) {
 	p := newPlay(t)
 	refuse := func(pod string, view int) {

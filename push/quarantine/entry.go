@@ -16,12 +16,13 @@ type entry struct {
 	objects   []model.Place
 	groups    []*group // one for each version of Envoy
 	reported  bool     // the withholding was reported
-	ended     Decision // why the last withholding from a version of Envoy ended
-	last      Withheld // its state before that
+	ended     Decision // reason for which the last withholding from a version of Envoy ended
+	last      Withheld // description of the entry before that end
 
-	charged map[Reporter]Credential // credential of each identity's first refusal, where credentials are distinguished
+	charged map[Reporter]Credential // maps an identity to the credential of its first refusal, if that is not zero
 }
 
+// ends records the reason for which a withholding is about to end.
 func (e *entry) ends(why Decision) {
 	if e.withheld() {
 		e.ended, e.last = why, e.listing()
@@ -68,7 +69,7 @@ func (e *entry) newest() (at time.Time) {
 	return at
 }
 
-// listing returns the entry for operators, summed over the versions of Envoy that it is withheld from.
+// listing describes the entry for operators. It sums up the versions of Envoy from which the version is withheld.
 func (e *entry) listing() Withheld {
 	w := Withheld{Key: e.key, Namespace: e.namespace, Text: e.text, Objects: e.objects}
 	var by []Reporter
@@ -99,23 +100,24 @@ type group struct {
 	envoy       string
 	reporters   []Reporter // reporters that refused it since its last release
 	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, without sufficing alone
-	first, last time.Time  // refusals
+	first, last time.Time  // times of the first and last refusal
 	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool
 	doubted     bool // a quorum has refused it after its release
 
-	retries int       // number of failed retries
-	base    time.Time // time of the last failed retry, or of the withholding
-	due     time.Time // time of the next retry
-	stream  uint64    // the stream with a retry in progress; 0: none
-	until   time.Time // deadline of its answer
-	asked   []Reporter
+	retries int        // number of failed retries
+	base    time.Time  // time of the last failed retry, or of the withholding
+	due     time.Time  // time of the next retry
+	stream  uint64     // the stream with a retry in progress; 0: none
+	until   time.Time  // deadline of the retry's answer
+	asked   []Reporter // reporters that had a retry, the newest last; bounded by maxAsked
 }
 
 // free reports whether the version was released and not refused by a quorum since.
 func (g *group) free() bool { return !g.withheld && !g.released.IsZero() }
 
-// newest returns the last refusal or release; without either, the last failed retry.
+// newest returns the time of the last refusal or release. If there was neither, it returns that of the last failed
+// retry.
 func (g *group) newest() time.Time {
 	switch {
 	case g.last.IsZero() && g.released.IsZero():

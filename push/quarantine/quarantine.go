@@ -1,41 +1,42 @@
-// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them,
-// and when a withheld version is sent to one proxy again, a retry.
+// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them. It
+// also decides when a withheld version is sent to one proxy again, as a retry.
 //
-// A version is withheld from the proxies of a view that run one version of Envoy, once a quorum of distinct identities
-// with that Envoy refused it. Proxies of the view with another Envoy are then sent it one at a time, until one of them
-// acknowledges it, or a quorum of their own refuses it.
+// A version is withheld from those proxies of a view that run one version of Envoy, after a quorum of distinct
+// identities with that Envoy has refused it. Proxies of the view with another Envoy are then sent the version one at a
+// time, until one of them acknowledges it, or until a quorum with that other Envoy refuses it.
 //
-// Withheld versions are retried, by one proxy at a time on each replica: first after Settings.Pause, and after each
-// failed retry twice as long as before. A refused retry prolongs the withholding. A retry that ends without an answer,
-// perhaps because the proxy crashed, only delays the next one. Each identity prolongs the withholding by retries and by
-// its first refusal; repeated refusals without a retry have no effect. A version without a refusal for Settings.Keep is
-// forgotten, and sent to all.
+// On each replica, a withheld version is retried on one proxy at a time. The first retry is due after Settings.Pause,
+// and the pause doubles after each failed retry. A refused retry prolongs the withholding. A retry that ends without an
+// answer, perhaps because the proxy crashed, only delays the next retry. Each identity prolongs the withholding by its
+// retries and its first refusal. Its other refusals have no effect. A version without a refusal for Settings.Keep is
+// released and forgotten.
 //
-// One acknowledgement of a retry releases the version, with two exceptions, because one identity must not decide alone
-// against others that refuse. The exceptions are an identity that refused the version itself, and every identity after
-// a release that a quorum has contradicted by refusing again. These need acknowledgements of as many distinct
-// identities as are needed to withhold, one retry after the other, without a refusal in between.
+// In general, one acknowledgement of a retry releases the version. A quorum of acknowledgements is needed in two cases,
+// because one identity must not decide alone against others that refuse. In the first case, the identity has refused
+// the version itself. In the second case, the version was released before, and a quorum has refused it again. A quorum
+// of acknowledgements has as many distinct identities as a quorum of refusals, in successive retries without a refusal
+// in between.
 //
-// Versions that the workloads of one identity refuse are withheld from that identity's proxies alone (Key.Identity), by
-// the same rules: one credential there, such as that of a Pod, corresponds to one identity elsewhere. So a version that
-// only the proxies of one service account refuse is withheld from them alone. A withholding from all proxies of the
-// view takes precedence.
+// If several workloads of one identity refuse a version, it is withheld from that identity's proxies (Key.Identity).
+// The same rules apply, with the credentials of the identity (such as those of its Pods) in the place of identities. So
+// a version that only the proxies of one service account refuse is withheld only from them. A withholding from all
+// proxies of the view takes precedence.
 //
-// Replicas exchange Reports, and each decides by the same rules. Withholding from one identity alone is decided by each
-// replica from the answers of its own proxies.
+// Replicas exchange Reports, and each decides by the same rules. Whether a version is withheld from one identity alone,
+// each replica decides from the answers of its own proxies.
 //
 // Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds. Never: a stream, etcd.
 //
 // # Replicas
 //
-// State is pure: reports go in, with their times, and decisions come out. Each replica keeps a leased list of its
-// proxies' reports in refusals/ (push/quarantine/share) and follows the lists of the others. Identities in these lists
-// are hashed. A report counts from the time at which it was made, so a list that is read again changes nothing. Each
-// replica decides by itself, with or without etcd.
+// State is pure: its inputs are reports with their times, and its outputs are decisions. Each replica keeps a leased
+// list of its proxies' reports in refusals/ (push/quarantine/share), and reads the lists of the other replicas.
+// Identities in these lists are hashed. A report has the time at which it was made, so a list that is read again
+// changes nothing. Each replica decides by itself, with or without etcd.
 //
 // Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends released versions
-// to the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the
-// exception to the promise that replicas send equal bytes.
+// first to eight of the streams that lack them, and then to twice as many each second. Because of withheld versions,
+// replicas may send different bytes to proxies of the same view.
 package quarantine
 
 import (
@@ -65,26 +66,26 @@ type Key struct {
 // Covers reports whether the key applies to proxies of an identity.
 func (k Key) Covers(identity string) bool { return k.Identity == "" || k.Identity == identity }
 
-// Of returns the key restricted to one identity; to none if identity is empty.
+// Of returns the key restricted to one identity. With an empty identity the result is not restricted.
 func (k Key) Of(identity string) Key {
 	k.Identity = identity
 	return k
 }
 
-// Reporter identifies the author of an answer: a hash of an identity; for a Key with Identity, its Credential.
+// Reporter identifies the author of an answer. It is a hash of an identity, or for a Key with Identity the Credential.
 type Reporter [16]byte
 
-// ReporterOf returns the Reporter of an identity (a SPIFFE ID). Without one, as on plain text, it is that of a node id.
+// ReporterOf returns the Reporter of an identity (a SPIFFE ID). If identity is empty, as on plain text, it returns the
+// Reporter of a node ID.
 func ReporterOf(identity, node string) Reporter {
 	sum := sha256.Sum256([]byte(cmp.Or(identity, "node:"+node)))
 	return Reporter(sum[:16])
 }
 
-// Credential is a hash of a credential of an identity.
+// Credential is a hash of an identity and one of its credentials. It is zero if credentials are not distinguished.
 type Credential [16]byte
 
-// CredentialOf returns the Credential of an identity's credential; zero if it is empty, so that credentials are not
-// distinguished.
+// CredentialOf returns the Credential of an identity's credential. For an empty credential it is zero.
 func CredentialOf(identity, credential string) (c Credential) {
 	if credential != "" {
 		sum := sha256.Sum256([]byte(identity + "\x00" + credential))
@@ -98,20 +99,20 @@ type Report struct {
 	Key
 	Reporter Reporter
 	By       string // the SPIFFE ID of Reporter; empty: not authenticated
-	// Credential distinguishes the credentials of one identity, so that no credential uses up the room of its identity. It
-	// is zero if they are not distinguished, as in reports of other replicas.
+	// Credential is bounded separately, so that no credential uses up the bounds of its identity. It is zero in reports of
+	// other replicas.
 	Credential Credential
 	Envoy      string        // version of the proxy's Envoy; empty: not stated
 	At         time.Time     // time of the answer; zero: now
 	Accepted   bool          // the version was acknowledged; false: refused
 	Retry      bool          // the version was sent to it as a retry
-	Namespace  string        // of the proxy
-	Text       string        // the proxy's message, cut
+	Namespace  string        // namespace of the proxy
+	Text       string        // the proxy's message, shortened
 	Objects    []model.Place // the objects from which the resource was made, the likeliest cause first
 }
 
-// ofIdentity returns the same answer for the proxies of its own identity; false if their credentials are not
-// distinguished.
+// ofIdentity returns the same answer as a report for the proxies of the reporter's identity, whose Key has that
+// identity. It returns false if the credentials of the identity are not distinguished.
 func (r Report) ofIdentity() (Report, bool) {
 	if r.By == "" || r.Credential == (Credential{}) {
 		return r, false
@@ -123,14 +124,14 @@ func (r Report) ofIdentity() (Report, bool) {
 // Withheld is a version that is withheld from a view, or from the proxies of one identity in it (Key.Identity).
 type Withheld struct {
 	Key
-	Namespace string   // of the view's proxies
+	Namespace string   // namespace of the view's proxies
 	Envoys    []string // versions of Envoy from which it is withheld
 	// RefusedBy counts the distinct identities (with Key.Identity: credentials) that refused it, up to maxReporters for
 	// each version of Envoy.
 	RefusedBy   int
-	First, Last time.Time // refusals
+	First, Last time.Time // times of the first and last refusal
 	Next        time.Time // earliest time of the next retry on this replica
-	Text        string    // message of the first proxy that gave one
+	Text        string    // first message of a proxy
 	Objects     []model.Place
 }
 
@@ -139,8 +140,8 @@ type Config struct {
 	Settings
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: slog.Default()
-	// Share receives each answer of this replica's proxies, for other replicas. The goroutine that reads the stream waits
-	// for it. nil: answers are not shared.
+	// Share is called with each answer of this replica's proxies, to send it to other replicas. The goroutine that reads
+	// the stream calls it. nil: answers are not shared.
 	Share func(Report)
 }
 
@@ -149,7 +150,7 @@ type Quarantine struct {
 	cfg    Config
 	active atomic.Int32 // number of withheld versions; with 0 Withholds costs nothing
 
-	mu    sync.RWMutex // a leaf: guards state
+	mu    sync.RWMutex // guards state; no other lock is acquired while it is held
 	state *State
 }
 
@@ -164,9 +165,9 @@ func New(cfg Config) *Quarantine {
 	return &Quarantine{cfg: cfg, state: NewState(cfg.Settings)}
 }
 
-// WithheldFrom lists the versions that a stream of a view and an identity must not be sent; nil: none apply. Streams
-// are numbered from 1. It is called before every response: it costs nothing while no version is withheld, and otherwise
-// grows with the view's withheld versions.
+// WithheldFrom returns the versions that must not be sent on a stream, or nil. identity and envoy are the identity and
+// the version of Envoy of the stream's proxy. stream is the number of the stream, above 0. While no version is
+// withheld, the call costs nothing. Otherwise the cost grows with the number of the view's withheld versions.
 func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) []Key {
 	if !q.Active() {
 		return nil
@@ -176,8 +177,9 @@ func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) [
 	return q.state.WithheldFrom(view, identity, envoy, stream)
 }
 
-// Withholds reports whether a stream, numbered from 1, must not be sent a version. It costs nothing while no version is
-// withheld, and does not allocate.
+// Withholds reports whether a version must not be sent on a stream, whose proxy k must cover. envoy is the version of
+// Envoy of the proxy, and stream the number of the stream, above 0. The call does not allocate. While no version is
+// withheld it costs nothing.
 func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	if q.active.Load() == 0 {
 		return false
@@ -190,8 +192,9 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 // Active reports whether any version is withheld. It costs nothing.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report processes the answer of a proxy of this replica. An answer to a version that was withheld from its identity
-// alone counts for that identity, any other for all and for its identity.
+// Report processes the answer of a proxy of this replica, on the stream with a number above 0. If r.Key has an
+// Identity, the answer counts only for that identity. Otherwise it counts for all proxies of the view, and for the
+// identity of the proxy. A zero or future r.At is replaced by the present time. It calls Config.Share.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
@@ -224,13 +227,13 @@ func (q *Quarantine) answered(r *Report, stream uint64) {
 	q.state.Apply(*r)
 }
 
-// Merge processes reports of other replicas. Known reports have no effect.
+// Merge processes reports of other replicas. Reports that were processed before have no effect.
 func (q *Quarantine) Merge(reports []Report) {
 	now := q.cfg.Now()
 	q.change(now, func() { q.state.Merge(now, reports) })
 }
 
-// Tick forgets expired state. Call it about every second.
+// Tick removes expired state. The caller calls it about every second.
 func (q *Quarantine) Tick() {
 	now := q.cfg.Now()
 	q.mu.RLock()
@@ -249,21 +252,22 @@ func (q *Quarantine) Due(k Key, envoy string) bool {
 	return q.state.Due(now, k, envoy)
 }
 
-// Suits returns how suitable a reporter is for a retry, from 0 (not at all) to Best.
+// Suits returns how suitable a reporter is for a retry of a version, from 0 (unsuitable) to Best.
 func (q *Quarantine) Suits(k Key, envoy string, by Reporter) int {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.state.Suits(k, envoy, by)
 }
 
-// Begin starts the retry of a version on a stream; false: the retry is no longer due.
+// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due any more; the
+// version must not be sent then.
 func (q *Quarantine) Begin(k Key, envoy string, by Reporter, stream uint64) (begun bool) {
 	now := q.cfg.Now()
 	q.change(now, func() { begun = q.state.Begin(now, k, envoy, by, stream) })
 	return begun
 }
 
-// Leave ends the retries of a stream that has ended.
+// Leave ends the retries of a stream that has ended, without an answer.
 func (q *Quarantine) Leave(stream uint64) {
 	if q.Active() {
 		now := q.cfg.Now()
@@ -271,14 +275,14 @@ func (q *Quarantine) Leave(stream uint64) {
 	}
 }
 
-// Remembers reports whether reports about a version still count.
+// Remembers reports whether the quarantine has state about a version, so that reports about it still count.
 func (q *Quarantine) Remembers(k Key) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.state.Remembers(k)
 }
 
-// Withheld lists the withheld versions, by view, type and name.
+// Withheld returns the withheld versions, sorted by view, type and name.
 func (q *Quarantine) Withheld() []Withheld {
 	if !q.Active() {
 		return nil
@@ -288,15 +292,15 @@ func (q *Quarantine) Withheld() []Withheld {
 	return q.state.Withheld()
 }
 
-// Resumed lists the versions that were released since the last call, so that they can be sent to proxies that lack
-// them. There is one caller.
+// Resumed returns the versions that were released since the last call, so that its only caller can send them to proxies
+// that lack them.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state.Resumed()
 }
 
-// change changes the state, and reports the resulting decisions.
+// change calls do, which changes the state, with the lock held, and then reports the resulting decisions.
 func (q *Quarantine) change(now time.Time, do func()) {
 	q.mu.Lock()
 	do()

@@ -93,6 +93,7 @@ func (p *play) due(after time.Duration) {
 
 // A quorum of distinct identities withholds one version in one view. The version is listed with the information that an
 // operator needs, and is logged once.
+// Promise: security-limits.md#refused-resources
 func TestQuorum(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "one", "two", "one")

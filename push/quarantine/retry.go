@@ -10,7 +10,7 @@ const maxAsked = 16
 
 // pause returns the time between two retries.
 func (g *group) pause(set Settings) time.Duration {
-	most := set.Keep * 4 / 5 // before the version is forgotten
+	most := set.Keep * 4 / 5 // so that a retry comes before the version is forgotten
 	pause := min(set.Pause, most)
 	for range g.retries {
 		if pause = min(2*pause, most); pause == most {
@@ -20,14 +20,14 @@ func (g *group) pause(set Settings) time.Duration {
 	return pause
 }
 
-// Due reports whether a proxy with a version of Envoy should be sent a version as a retry.
+// Due reports whether a proxy with a version of Envoy should be sent a version as a retry at the time now.
 func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	e := s.entries[k]
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
 }
 
-// isDue reports whether a retry on a proxy with this version of Envoy is due: at once for a version of Envoy without
-// reports, otherwise after the pause and if no other retry is in progress.
+// isDue reports whether a retry on a proxy with a version of Envoy is due. For a version of Envoy without reports it is
+// due at once. Otherwise it is due after the pause, unless another retry is in progress.
 func (e *entry) isDue(now time.Time, envoy string) bool {
 	if !e.withheld() {
 		return false
@@ -39,8 +39,9 @@ func (e *entry) isDue(now time.Time, envoy string) bool {
 // Best is the result of Suits for a reporter that has neither refused the version nor had a retry.
 const Best = 2
 
-// Suits returns how suitable a reporter is for a retry, from 0 to Best. 0 means that it has acknowledged the version
-// already, without sufficing.
+// Suits returns how suitable a reporter is for a retry of a version. Best means that it has neither refused the version
+// nor had a retry, and 1 that it has. 0 means that it must have no retry: it has acknowledged the version already, or
+// nothing is known about the version.
 func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	e := s.entries[k]
 	if e == nil {
@@ -58,7 +59,7 @@ func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	return Best
 }
 
-// Begin starts the retry of a version on a stream; false: the retry is not due.
+// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due.
 func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {
@@ -78,7 +79,7 @@ func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream ui
 	return true
 }
 
-// Answered ends the retry of a version on a stream; false: there is no such retry.
+// Answered ends the retry of a version on a stream. It returns false if the stream has no such retry.
 func (s *State) Answered(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil {

@@ -1,7 +1,7 @@
 package quarantine
 
-// WithheldFrom lists the versions, as of the last Decided, that a stream of a view and an identity must not be sent;
-// nil: none apply.
+// WithheldFrom returns the versions, as of the last Decided, that must not be sent on a stream, or nil. identity and
+// envoy are the identity and the version of Envoy of the stream's proxy.
 func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all []Key) {
 	for _, e := range s.views[view] {
 		if e.key.Covers(identity) && s.Withholds(e.key, envoy, stream) {
@@ -11,7 +11,7 @@ func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all [
 	return all
 }
 
-// Withholds reports whether a stream, which k covers, must not be sent a version.
+// Withholds reports whether a version must not be sent on a stream, whose proxy k must cover.
 func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.withheld() || s.fromAll(k, envoy) {
@@ -21,8 +21,8 @@ func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	return g == nil || g.stream != stream && !g.free()
 }
 
-// fromAll reports whether the version of a key with Identity is withheld from all proxies with that Envoy, which takes
-// precedence.
+// fromAll reports whether the version of a key with an Identity is also withheld from all proxies with that Envoy. Such
+// a withholding takes precedence.
 func (s *State) fromAll(k Key, envoy string) bool {
 	if k.Identity == "" {
 		return false

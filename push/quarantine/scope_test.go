@@ -33,6 +33,7 @@ func (p *play) from(identity string) bool {
 // A version that three Pods of one identity refuse is withheld from this identity only, and is listed with it. Repeated
 // refusals of one Pod do not suffice. An acknowledged retry releases the version. Reports to other replicas do not
 // change.
+// Promise: security-limits.md#refused-resources
 func TestOneIdentityIsWithheldFrom(t *testing.T) {
 	p := newPlay(t)
 	p.refusedBy(shopWeb, "a", "a", "b", "a")
@@ -87,6 +88,7 @@ func TestWithheldFromAllGoesBefore(t *testing.T) {
 
 // Versions that are withheld from one identity only have limits of their own, for the identity and for each of its
 // credentials, and are forgotten after a while.
+// Promise: security-limits.md#refused-resources
 func TestBoundsOfOneIdentity(t *testing.T) {
 	p := newPlay(t)
 	own := func() (n int) {

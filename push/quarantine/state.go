@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Settings are the numbers of the rules; 0 means the default.
+// Settings are the parameters of the rules.
 type Settings struct {
-	Quorum int           // distinct identities (credentials for Key.Identity) that are needed to withhold a version; 0: 3
-	Keep   time.Duration // how long a refusal counts; 0: DefaultKeep
-	Pause  time.Duration // from the withholding to the first retry, doubled up to four fifths of Keep; 0: DefaultPause
-	Wait   time.Duration // time after which a retry without an answer is given up; 0: 2 min
-	// Jitter returns a number from 0 to 1 for each pause, which becomes longer by up to an eighth, so that replicas do not
-	// retry at the same time; nil: random numbers.
+	Quorum int           // distinct identities (credentials for Key.Identity) that withhold a version, at most 16; 0: 3
+	Keep   time.Duration // time for which a refusal counts; 0: DefaultKeep
+	Pause  time.Duration // time from the withholding to the first retry; doubles up to 4/5 of Keep; 0: DefaultPause
+	Wait   time.Duration // time after which a retry counts as unanswered; 0: 2 min
+	// Jitter returns a number from 0 to 1 for each pause. The number 1 makes the pause longer by 1/8, so that replicas do
+	// not retry at the same time. nil: random numbers.
 	Jitter func() float64
 }
 
-// Defaults of Settings.
+// These are defaults of Settings.
 const (
 	DefaultKeep  = 10 * time.Minute
 	DefaultPause = time.Minute
 )
 
-// Bounds of the state, because reporters are untrusted.
+// These bound the state, because reporters are untrusted.
 const (
 	maxVersions   = 8192 // versions of resources
 	maxOfReporter = 256  // versions that one identity has refused, and versions withheld from its proxies alone
@@ -35,19 +35,20 @@ const (
 	maxOfEnvoys  = 2    // versions of Envoy for which one identity has refused a version
 	maxReporters = 16   // identities of one version and version of Envoy
 	maxResumed   = 4096 // releases that Resumed has not returned yet
-	maxSeen      = 64   // versions among which the oldest makes room for a new one
+	maxSeen      = 64   // versions that are examined to find an old one that a new one replaces
 )
 
 // Decision is a decision about a version.
 type Decision uint8
 
-// Withhold begins a withholding; the others end it.
+// The values of Decision.
 const (
-	Withhold Decision = iota
-	Release           // acknowledged
-	Expire            // there was no refusal for Settings.Keep
+	Withhold Decision = iota // a version is withheld from now on
+	Release                  // the withholding ended by acknowledgements
+	Expire                   // the withholding ended because there was no refusal for Settings.Keep
 )
 
+// String returns the name of the decision for metrics and logs.
 func (d Decision) String() string {
 	return [...]string{Withhold: "withheld", Release: "acknowledged", Expire: "not_refused_again"}[d]
 }
@@ -58,8 +59,8 @@ type Event struct {
 	Withheld Withheld
 }
 
-// State is the quarantine as a state machine: reports go in, decisions come out. It has no clock, and is not safe for
-// concurrent use.
+// State is the quarantine as a state machine, whose inputs are reports and whose outputs are decisions (Decided). It
+// has no clock, and is not safe for concurrent use.
 type State struct {
 	set        Settings
 	entries    map[Key]*entry
@@ -70,11 +71,11 @@ type State struct {
 	views      map[string][]*entry // these entries by view
 	flights    map[*group]bool     // groups with a retry in progress
 	touched    map[*entry]bool     // entries that changed since the last Decided
-	unanswered int                 // retries without an answer since then
-	resumed    []Key
+	unanswered int                 // retries without an answer since the last Decided
+	resumed    []Key               // versions released since the last Resumed
 }
 
-// NewState returns a State without withheld versions.
+// NewState returns a State without withheld versions. Zero fields of set mean the defaults.
 func NewState(set Settings) *State {
 	if set.Quorum <= 0 {
 		set.Quorum = 3
@@ -95,13 +96,13 @@ func NewState(set Settings) *State {
 		shares: map[Credential]int{}, own: map[string]int{}, flights: map[*group]bool{}, touched: map[*entry]bool{}}
 }
 
-// Empty reports whether nothing is remembered.
+// Empty reports whether the State has no state of any version.
 func (s *State) Empty() bool { return len(s.entries) == 0 }
 
-// Active returns the number of withheld versions.
+// Active returns the number of withheld versions at the last Decided.
 func (s *State) Active() int { return s.active }
 
-// Remembers reports whether reports about a version still count.
+// Remembers reports whether there is state about a version, so that reports about it still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
 // Apply processes a report. r.At must not be in the future. A report that is older than the state of the version by
@@ -140,14 +141,14 @@ func (s *State) Apply(r Report) {
 	}
 }
 
-// enter makes an entry for a refusal; nil: there is no room, or the report is not a refusal.
+// enter adds an entry for a refusal. It returns nil if the report is not a refusal, or if a bound is reached.
 func (s *State) enter(r Report) *entry {
 	own := r.Key.Identity
 	if r.Accepted || !s.room(r) || s.own[own] >= maxOfReporter {
 		return nil
 	}
 	if len(s.entries) >= maxVersions {
-		var oldest *entry // of a few entries: examining all would be too expensive for each refusal
+		var oldest *entry // the oldest of a few entries, because examining all entries is too expensive
 		seen := 0
 		for _, e := range s.entries {
 			if seen++; seen > maxSeen {
@@ -169,8 +170,8 @@ func (s *State) enter(r Report) *entry {
 	return e
 }
 
-// add makes the group of a version of Envoy. If there are too many, it replaces the least important one; nil: there is
-// no room.
+// add adds the group of a version of Envoy to an entry. If there are too many groups, it removes the least important
+// one. It returns nil if none may be removed.
 func (s *State) add(e *entry, envoy string) *group {
 	if len(e.groups) >= maxEnvoys {
 		least := -1
@@ -192,11 +193,11 @@ func (s *State) add(e *entry, envoy string) *group {
 	return g
 }
 
-// refuse adds a refusal to a group of an entry, and withholds the version if it completes the quorum. A refusal of an
-// older time than the last release has no effect, and neither has one that finds no room.
+// refuse adds a refusal to a group of an entry, and withholds the version if the quorum is complete. A refusal has no
+// effect if it was made before the last release, or if a bound is reached.
 func (s *State) refuse(e *entry, g *group, r Report) {
 	if !r.At.After(g.released) {
-		return // it was released since
+		return // the version was released after the refusal
 	}
 	known := slices.Contains(g.reporters, r.Reporter) || len(g.reporters) >= maxReporters
 	if !known {
@@ -217,7 +218,7 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	if r.At.After(g.last) {
 		g.last, g.accepted = r.At, nil
 	}
-	// An earlier refusal is that of another replica's retry in the same round.
+	// A refusal that is closer to the base belongs to another replica's retry in the same round.
 	if g.withheld && r.Retry && r.At.Sub(g.base) >= g.pause(s.set)/2 {
 		s.failed(g, r.At)
 	}
@@ -227,7 +228,7 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	}
 }
 
-// accept applies the rule in the package's comment.
+// accept processes an acknowledgement, and releases the version if that suffices (see the package's comment).
 func (s *State) accept(e *entry, g *group, r Report) {
 	if !r.At.After(g.last) || g.free() {
 		return
@@ -246,19 +247,20 @@ func (s *State) accept(e *entry, g *group, r Report) {
 	s.resume(e.key)
 }
 
-// failed delays the next retry.
+// failed records that a retry failed, and delays the next one.
 func (s *State) failed(g *group, at time.Time) {
 	g.retries++
 	g.base = at
 	g.due = s.dueAfter(g)
 }
 
+// dueAfter returns the time of a group's next retry.
 func (s *State) dueAfter(g *group) time.Time {
 	pause := g.pause(s.set)
 	return g.base.Add(pause + time.Duration(s.set.Jitter()*float64(pause)/8))
 }
 
-// Merge processes reports of other replicas, in the order of their times.
+// Merge processes reports of other replicas, in the order of their times. A time after now counts as now.
 func (s *State) Merge(now time.Time, reports []Report) {
 	reports = slices.Clone(reports)
 	slices.SortStableFunc(reports, func(a, b Report) int { return a.At.Compare(b.At) })
@@ -273,7 +275,8 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick expires state, which the next Decided reports.
+// Tick ends retries whose time for an answer is over, and marks all entries, so that the next Decided removes expired
+// state.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -285,7 +288,8 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Decided returns the decisions since the last call, and the number of retries without an answer.
+// Decided removes expired state of the entries that changed since the last call. It returns the decisions about them,
+// and the number of retries without an answer since then.
 func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
@@ -315,7 +319,7 @@ func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	return events, unanswered
 }
 
-// Withheld lists the withheld versions, by view, type and name.
+// Withheld returns the withheld versions, sorted by view, type and name.
 func (s *State) Withheld() (all []Withheld) {
 	for _, e := range s.entries {
 		if e.withheld() {
@@ -326,12 +330,13 @@ func (s *State) Withheld() (all []Withheld) {
 	return all
 }
 
+// byKey compares withheld versions by their keys.
 func byKey(a, b Withheld) int {
 	return cmp.Or(cmp.Compare(a.View, b.View), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version),
 		cmp.Compare(a.Identity, b.Identity))
 }
 
-// Resumed lists the versions that were released since the last call.
+// Resumed returns the versions that were released since the last call, up to maxResumed.
 func (s *State) Resumed() []Key {
 	all := s.resumed
 	s.resumed = nil
@@ -345,8 +350,8 @@ func (s *State) resume(k Key) {
 	}
 }
 
-// lapse removes the expired groups of an entry. A version that is released for some stays so while it is withheld from
-// others.
+// lapse removes the expired groups of an entry. The release for a version of Envoy does not expire while the version is
+// withheld from another version of Envoy.
 func (s *State) lapse(e *entry, now time.Time) {
 	for _, g := range slices.Clone(e.groups) {
 		if g.stream != 0 || g.free() && e.withheld() || now.Before(g.newest().Add(s.set.Keep)) {

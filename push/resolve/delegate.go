@@ -14,14 +14,14 @@ import (
 )
 
 // The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate.
-// Inheritance, and contradictions between matches, follow its pilot/pkg/model/virtualservice.go.
+// Inheritance and contradictions between matches follow Istio's pilot/pkg/model/virtualservice.go.
 
-// Limits of one VirtualService with its delegates. Every route may delegate to the same VirtualService, so the merged
-// routes may be much larger than their sources.
+// These are limits of one VirtualService with its delegates. Every route may delegate to the same VirtualService, so
+// the merged routes may be much larger than their sources.
 const (
-	maxMerged   = 1 << 20 // bytes of merged routes, as much as a stored record may have
-	maxCompared = 100_000 // pairs of matches
-	maxProblems = 50      // of one record
+	maxMerged   = 1 << 20 // bytes of merged routes; a stored record may have as many
+	maxCompared = 100_000 // compared pairs of matches
+	maxProblems = 50      // problems of one record
 )
 
 // merging is a VirtualService while the routes of its delegates are merged into it.
@@ -29,7 +29,7 @@ type merging struct {
 	*unit
 	root     *model.VirtualService
 	routes   []*networkingv1.HTTPRoute
-	bytes    int // of the merged routes
+	bytes    int // size of the merged routes
 	compared int // number of compared pairs of matches
 }
 
@@ -61,10 +61,11 @@ func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 	return m.unit
 }
 
-// delegate returns the VirtualService that a route delegates to, or nil. In the latter case a problem says that the
-// route is left out, except for an empty name, which the normaliser reports.
+// delegate returns the VirtualService to which a route delegates. If it cannot be used, the result is nil, and a
+// problem states that the route is left out. For an empty name there is no problem here, because the normaliser reports
+// it.
 func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
-	if to.GetName() == "" { // reported by the normaliser
+	if to.GetName() == "" {
 		return nil
 	}
 	key := model.Key{Kind: model.KindVirtualService, Namespace: to.GetNamespace(), Name: to.GetName(), Origin: m.root.Key.Origin}
@@ -80,7 +81,7 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	switch delegate, ok := r.(*model.VirtualService); {
 	case !ok && key.Namespace == own:
 		m.notFound(at, "%v is not there: the route is left out", key)
-	case !ok || !exported(delegate.Spec.GetExportTo(), own): // the message must not reveal which of the two holds
+	case !ok || !exported(delegate.Spec.GetExportTo(), own): // the message must not reveal whether the object exists
 		m.notFound(at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
 	case len(delegate.Spec.GetHosts()) > 0:
 		m.leftOut(problem.Invalid, at, "%v has hosts, so nothing can be delegated to it: the route is left out", key)
@@ -123,8 +124,8 @@ func (m *merging) merge(at string, route *networkingv1.HTTPRoute, delegate *mode
 	}
 }
 
-// mostMerged returns the maximum size in bytes of a route merged with one of a delegate: each match of one is combined
-// with each match of the other.
+// mostMerged returns an upper bound, in bytes, of the size of a route merged with a delegate's route. Each match of one
+// is combined with each match of the other.
 func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	matches := func(h *networkingv1.HTTPRoute) (bytes int) {
 		for _, m := range h.GetMatch() {
@@ -135,8 +136,8 @@ func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	return proto.Size(root) + proto.Size(leaf) + 100 + len(leaf.GetMatch())*matches(root) + len(root.GetMatch())*matches(leaf)
 }
 
-// inherit returns a delegate's route, with unset fields set from the route that delegates to it. Field values are
-// shared with both, which are immutable.
+// inherit returns a delegate's route with its unset fields set from the route that delegates to it. The result shares
+// field values with both routes, which are immutable.
 func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 	out := &networkingv1.HTTPRoute{}
 	fill(out, leaf)
@@ -146,7 +147,7 @@ func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 }
 
 // fill sets the unset fields of a message to those of another message of the same type, without copying the values.
-// Fields named in but are left alone.
+// Fields in but are not set.
 func fill(out, from proto.Message, but ...protoreflect.Name) {
 	to := out.ProtoReflect()
 	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {

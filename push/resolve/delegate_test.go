@@ -103,6 +103,7 @@ func sameRoutes(t *testing.T, s *mirror.Snapshot, want string) {
 
 // A route whose delegate is unusable is left out, with a problem that states the reason. For a delegate of another
 // namespace the problem does not reveal whether it exists.
+// Promise: security-workloads.md#other-configuration-through-a-credential
 func TestWhatCannotBeDelegatedTo(t *testing.T) {
 	const to = "http: [{route: [{destination: {host: d}}]}]"
 	from := func(delegate string) model.Record {
@@ -137,6 +138,7 @@ func TestWhatCannotBeDelegatedTo(t *testing.T) {
 
 // A VirtualService that delegates many times to large delegates becomes no larger than a record may be, and the number
 // of comparisons is bounded.
+// Promise: security-workloads.md#other-configuration-through-a-credential
 func TestMergedRoutesAreBounded(t *testing.T) {
 	many := func(n int, text string) string { return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") }
 	for name, c := range map[string][2]string{

@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// set identifies records of one kind in one namespace: the one with a name or, without a name, all that have the labels
-// and whose names begin with a prefix. They may be of any cluster, or of one cluster only.
+// set identifies records of one kind in one namespace. With a name it has the record of that name. Without a name it
+// has all records that have the labels and whose names begin with the prefix.
 type set struct {
 	kind      model.Kind
 	namespace string
 	name      string
-	labels    map[string]string // at least one if there is no name
+	labels    map[string]string // at least one label if there is no name
 	prefix    string
-	ofCluster bool   // only records of cluster belong to the set
-	cluster   string // as in origins
+	ofCluster bool   // the set has only records of cluster
+	cluster   string // name as in origins
 }
 
 // setKey is the key of sets in the index: the name, or the first of the labels.
@@ -71,8 +71,8 @@ type dependency struct {
 	units func(r *Resolver, e mirror.Edit, touched map[model.Key]bool)
 }
 
-// dependencies is the table of dependencies: the units to resolve again after an edit of a record. Both the old and the
-// new record count, because labels and selectors shrink as well as grow.
+// dependencies has, for each kind of records, the units that are resolved again after an edit of a record. Both the old
+// and the new record count, because labels and selectors may lose elements and gain others.
 var dependencies = [model.NumKinds][]dependency{
 	model.KindVirtualService: {
 		{"itself", itself},                           // its delegates
@@ -100,7 +100,7 @@ var resolutions = [model.NumKinds]resolution{
 // itself touches the unit of the edited record.
 func itself(_ *Resolver, e mirror.Edit, touched map[model.Key]bool) { touched[e.Key()] = true }
 
-// readers returns a function that touches the units of a kind with a set which contains the old or the new record.
+// readers returns a function that touches the units of a kind that read a set with the old or the new record.
 func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	return func(r *Resolver, e mirror.Edit, touched map[model.Key]bool) {
 		for _, record := range []model.Record{e.Old, e.New} {
@@ -116,7 +116,7 @@ func readers(kind model.Kind) func(*Resolver, mirror.Edit, map[model.Key]bool) {
 	}
 }
 
-// touchReaders touches those units of a kind, among the ones in the index at a key, that have a set with the record.
+// touchReaders touches the units of a kind at a key of the index that read a set with the record.
 func (r *Resolver) touchReaders(kind model.Kind, of setKey, record model.Record, touched map[model.Key]bool) {
 	contains := func(s set) bool { return s.has(record) }
 	for key := range r.readers[of] {

@@ -9,9 +9,9 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// mergeMatches combines each match of a delegate's route with each match of the delegating route that it does not
-// contradict. contradicts is the index of the first match in leaves that contradicts all of roots, so that the route is
-// left out; otherwise it is -1.
+// mergeMatches combines each match of a delegate's route (leaves) with each match of the delegating route (roots) that
+// it does not contradict. contradicts is the index of the first match in leaves that contradicts all of roots, so that
+// the route must be left out; -1: no such match.
 func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networkingv1.HTTPMatchRequest, contradicts int) {
 	if len(roots) == 0 {
 		return leaves, -1
@@ -59,7 +59,8 @@ func union[V any](root, leaf map[string]V) map[string]V {
 	return all
 }
 
-// conflict reports whether a delegate's match includes requests that the root's match does not cover.
+// conflict reports whether a delegate's match contradicts the root's match: it may match requests that the root's match
+// does not.
 func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 	return outside(root.GetUri(), leaf.GetUri()) || outside(root.GetScheme(), leaf.GetScheme()) ||
 		outside(root.GetMethod(), leaf.GetMethod()) || outside(root.GetAuthority(), leaf.GetAuthority()) ||

@@ -14,20 +14,19 @@ import (
 // unit is the resolution of one record that refers to sets.
 type unit struct {
 	reads    []set
-	keys     []setKey     // of reads
-	result   model.Record // in the overlay; nil without a result
+	keys     []setKey     // keys of reads
+	result   model.Record // the record for the overlay; nil: none
 	problems []model.Problem
 }
 
 // resolution resolves a record from the source's snapshot. The result is nil if the record refers to no set.
 type resolution func(s *mirror.Snapshot, r model.Record) *unit
 
-// Resolver follows a source of snapshots and resolves them. It has no clock and no socket. Only one goroutine may use
-// it.
+// Resolver resolves the snapshots of a source step by step. Only one goroutine may use it.
 type Resolver struct {
 	table    *[model.NumKinds][]dependency
 	crashes  *crash.Log
-	source   *mirror.Snapshot // of the last step
+	source   *mirror.Snapshot // the source's snapshot of the last step
 	resolved *mirror.Snapshot
 	units    map[model.Key]*unit
 	readers  map[setKey]map[model.Key]struct{} // units by the sets that they read
@@ -35,7 +34,7 @@ type Resolver struct {
 	drift    int // number of edits since resolved was derived from source
 }
 
-// New returns a resolver of the empty snapshot. Panics are reported to crashes; if it is nil, to a new log.
+// New returns a Resolver at the empty snapshot. It reports panics to crashes; nil: to a new log.
 func New(crashes *crash.Log) *Resolver {
 	if crashes == nil {
 		crashes = crash.New(nil)
@@ -45,13 +44,13 @@ func New(crashes *crash.Log) *Resolver {
 		readers: map[setKey]map[model.Key]struct{}{}, overlay: map[model.Key]model.Record{}}
 }
 
-// Snapshot resolves one snapshot from scratch, and returns the problems.
+// Snapshot resolves a snapshot from scratch. It returns the resolved snapshot and the result of Problems.
 func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []model.Problem) {
 	r := New(nil)
 	return r.Step(mirror.Diff(mirror.Empty(), s)).New, r.Problems()
 }
 
-// Fork returns an independent resolver at the same snapshot. Another goroutine may use it.
+// Fork returns an independent Resolver at the same snapshot, which another goroutine may use.
 func (r *Resolver) Fork() *Resolver {
 	next := *r
 	next.units, next.overlay = maps.Clone(r.units), maps.Clone(r.overlay)
@@ -65,8 +64,9 @@ func (r *Resolver) Fork() *Resolver {
 // Source returns the snapshot of the source that was resolved last.
 func (r *Resolver) Source() *mirror.Snapshot { return r.source }
 
-// Step resolves a change of the source. The resulting change begins at the New of the previous step. A change whose Old
-// is not the New of the previous one is replaced by the difference to that snapshot.
+// Step resolves a change of the source and returns the change of the resolved snapshots. Old of the result is New of
+// the previous result. If c.Old is not the snapshot of the previous step (Source), the difference from that snapshot to
+// c.New is resolved.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
 		r.source, r.resolved = c.Old, c.Old // both are empty
@@ -141,8 +141,8 @@ func (u *unit) record() model.Record {
 	return u.result
 }
 
-// resolve resolves a record of the source. The result is nil if there is no record, or if it refers to no set. After a
-// panic the unit keeps its last result.
+// resolve resolves a record of the source. The result is nil if there is no record, or if the record refers to no set.
+// After a panic the unit keeps its last result.
 func (r *Resolver) resolve(key model.Key) (u *unit) {
 	record, ok := r.source.Get(key)
 	if !ok || resolutions[key.Kind] == nil {
@@ -193,10 +193,10 @@ func (r *Resolver) edits(source []mirror.Edit, altered map[model.Key]bool) []mir
 	return out
 }
 
-// snapshot returns the newest resolved snapshot. Without an overlay it is the source's. With an overlay it is the
-// previous one with the edits applied. Once as many edits have come as the overlay has records, it is derived from the
-// source's again. So its structure never differs from the source's by more than that, and a step costs two insertions
-// for each edit on average.
+// snapshot returns the newest resolved snapshot. If the overlay is empty, that is the source's snapshot. Otherwise it
+// is the previous resolved snapshot with the edits. After as many edits as the overlay has records, it is derived from
+// the source's snapshot again, so that the two keep sharing memory. On average a step costs two insertions for each
+// edit.
 func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	r.drift += len(edits)
 	switch {
@@ -214,7 +214,7 @@ func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	return r.resolved.With(edits, r.source)
 }
 
-// Problems lists the problems of records that refer to sets, by object.
+// Problems returns the problems of all records that refer to others, sorted (model.Problem.Compare).
 func (r *Resolver) Problems() []model.Problem {
 	var all []model.Problem
 	for _, u := range r.units {

@@ -16,21 +16,22 @@ import (
 )
 
 // The rules are Istio's: https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry
-// (workloadSelector) and https://istio.io/latest/docs/reference/config/networking/workload-entry/. Pods behind a
-// Kubernetes Service are in its EndpointSlices.
+// (workloadSelector) and https://istio.io/latest/docs/reference/config/networking/workload-entry/. Pods that a
+// Kubernetes Service selects are in its EndpointSlices, so they are not selected here.
 
-// endpointsPrefix begins the names of the Endpoints that this package creates. No Kubernetes name contains a colon, and
-// no record of the normaliser begins with this prefix.
+// endpointsPrefix begins the names of the Endpoints that this package creates. These names are unique, because
+// Kubernetes names contain no colon, and no record of the normaliser has the prefix.
 const endpointsPrefix = "workloads:"
 
-// EndpointsKey returns the key of the Endpoints with the Workloads that a Service or ServiceEntry selects.
+// EndpointsKey returns the key of the Endpoints that a resolved snapshot has for the selector of a Service or
+// ServiceEntry, whose key is of.
 func EndpointsKey(of model.Key) model.Key {
 	name := endpointsPrefix + of.Kind.String() + ":" + of.Name
 	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: name, Origin: of.Origin}
 }
 
-// selectEndpoints creates the Endpoints with the workloads that a Service or ServiceEntry selects. The result is nil if
-// it has no selector, or if its resolution has no such endpoints.
+// selectEndpoints creates the Endpoints with the ready workloads that a Service or ServiceEntry selects. The result is
+// nil if the record has no selector, or if its resolution uses no such endpoints.
 func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	svc := r.(*model.Service)
 	selector := svc.Spec.GetSelector()
@@ -79,10 +80,10 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 }
 
 // leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution, or "". A
-// workload without an address is reached by the gateways of its network. A name or a Unix socket is permitted for hosts
-// that are resolved by DNS, and only for WorkloadEntries of the config cluster (istio:
-// pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler, which ignores those of other clusters unless they have
-// an IP address).
+// workload without an address but with a network is reached through the gateways of its network. A name or a Unix
+// socket as the address is permitted only for hosts that are resolved by DNS, and for WorkloadEntries of the config
+// cluster. As istiod does, it leaves out WorkloadEntries of other clusters that have no IP address
+// (pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler).
 func leftOut(w *model.Workload, resolution model.Resolution) string {
 	e := w.Spec.GetEndpoint()
 	switch {
@@ -96,8 +97,8 @@ func leftOut(w *model.Workload, resolution model.Resolution) string {
 	return ""
 }
 
-// atNamedPorts returns an endpoint whose ports are named like those of the service. A target port of the service may be
-// the name of one of the endpoint's own ports.
+// atNamedPorts returns the endpoint with its ports under the names of the service's ports. A target port of the service
+// may be the name of a port of the endpoint. The result may be e itself.
 func atNamedPorts(svc *model.Service, e *model.Endpoint) *model.Endpoint {
 	var ports map[string]uint32
 	for _, p := range svc.Spec.GetPorts() {
@@ -111,7 +112,7 @@ func atNamedPorts(svc *model.Service, e *model.Endpoint) *model.Endpoint {
 		ports[p.GetName()] = number
 	}
 	if ports == nil {
-		return e // shared with the record, which is immutable
+		return e
 	}
 	out := proto.Clone(e).(*model.Endpoint)
 	out.Ports = ports

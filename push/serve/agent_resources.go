@@ -14,19 +14,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// AgentType is a resource type beside Envoy's types. Agents request it on the stream that they carry for Envoy, and
-// keep the response for themselves. A client has at most one resource of the type. The server pushes the resource when
-// it changes (Server.AgentResourceChanged). For delta.State it is a dynamic type.
+// AgentType is a resource type in addition to Envoy's types. Agents request it on the stream that they forward for
+// Envoy, and do not forward the response. A client has at most one resource of the type. The server pushes the resource
+// when it changes (Server.AgentResourceChanged). For delta.State an AgentType is a dynamic type.
 type AgentType struct {
 	// TypeURL is the requested type. It must not be one of xds.Type.
 	TypeURL string
-	// Resource returns the client's resource, or nil. It is called before each response of a subscribed stream, within the
-	// stream's turn (fanout.Loop.Join), so it must take constant time. Equal content should be one pointer, so that
-	// streams share its bytes.
+	// Resource returns the client's resource, or nil if the client has no resource of the type. It is called before each
+	// response of a subscribed stream, within the stream's turn (fanout.Loop.Join), so it must return in constant time.
+	// For equal content it should return the same pointer, so that streams share the bytes.
 	Resource func(Client, Proxy) *AgentResource
 }
 
-// AgentResource is an encoded resource of an agent type. All streams that send it share it. It is immutable.
+// AgentResource is an encoded resource of an agent type. It is immutable, and all streams that send it share it.
 type AgentResource struct {
 	Name    string
 	Version string // hash of the body, in hexadecimal
@@ -34,10 +34,11 @@ type AgentResource struct {
 	stack manifest.Stack // contains only this resource
 }
 
+// agentMarshal makes equal messages equal bytes.
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAgentResource encodes a message as a resource, in an Any of the message's type. An error means that the message
-// does not marshal.
+// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type. It fails if the
+// name is not UTF-8, or if the message does not marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -46,8 +47,8 @@ func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	return encodeAgentResourceBody(name, body)
 }
 
-// encodeAgentResourceBody makes a resource of an encoded message. Errors: the name or the type URL is not UTF-8, or the
-// type URL is missing.
+// encodeAgentResourceBody makes a resource of an encoded message. It fails if the name or the type URL is not UTF-8, or
+// if the type URL is missing.
 func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
 	r, err := xds.EncodeAny(name, body)
 	if err != nil {
@@ -56,7 +57,7 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource returns the only resource of a manifest; nil for a nil or empty manifest.
+// PlannedAgentResource returns the resource of a manifest with one resource, or nil for a nil or empty manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -64,21 +65,22 @@ func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	return nil
 }
 
+// resource returns the resource in the stack.
 func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope].Get(r.Name) }
 
-// Body returns a copy of the message, for debugging and tests.
+// Body returns a copy of the encoded message, for debugging and tests.
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
-// AgentResourceChanged notifies the server that clients may have another resource of an agent type. Every subscribed
-// stream requests a turn in the lane of configuration. The call never blocks; it costs one mark for each stream.
+// AgentResourceChanged notifies the server that the resource of an agent type may have changed for any client. Every
+// subscribed stream requests a turn in the lane of configuration. The call does not block; it marks each stream.
 // Unknown types are ignored.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor is AgentResourceChanged for the streams that of selects. of is called once for each stream;
-// listens reports whether the stream has subscribed. A stream that subscribes meanwhile requests a turn, whatever of
-// returned.
+// AgentResourceChangedFor notifies the server as AgentResourceChanged does, for the streams for which of returns true.
+// of is called once for each joined stream; listens reports whether the stream has subscribed to the type. A stream
+// that subscribes during the call requests a turn in any case.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
@@ -93,15 +95,17 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listen
 	}
 }
 
-// subscribeAgentType records the subscription to a type, before the request is processed. first reports that it is new.
+// subscribeAgentType records the subscription to the i-th agent type, before the request is processed. It reports
+// whether the subscription is new.
 func (st *stream) subscribeAgentType(i int) (first bool) {
 	bit := uint32(1) << i
 	return st.agentTypes.Or(bit)&bit == 0
 }
 
+// subscribed reports whether the stream has subscribed to the i-th agent type.
 func (st *stream) subscribed(i int) bool { return st.agentTypes.Load()&(1<<i) != 0 }
 
-// listens reports whether the stream has joined and subscribed to an agent type.
+// listens reports whether the stream has subscribed to the i-th agent type and has not ended.
 func (st *stream) listens(i int) bool {
 	if !st.subscribed(i) {
 		return false
@@ -109,11 +113,11 @@ func (st *stream) listens(i int) bool {
 	return !st.ended()
 }
 
-// offers are a client's resources of agent types at one moment. They are collected before the stream's lock is
-// acquired, because that calls other packages.
+// offers holds a client's resources of agent types at one moment. They are collected before the stream's lock is
+// acquired, because collecting them calls other packages.
 type offers struct {
-	asked     uint32 // a bit for each type to which the client had subscribed; only these types were collected
-	resources [delta.MaxDynamic]*AgentResource
+	asked     uint32                           // a bit for each type to which the client had subscribed
+	resources [delta.MaxDynamic]*AgentResource // collected only for the types in asked; nil: no resource
 }
 
 // offersNow collects the resources of the types to which the client has subscribed.
@@ -127,7 +131,7 @@ func (st *stream) offersNow() (all offers) {
 	return all
 }
 
-// offer passes the newest resources to the state. The caller holds the lock.
+// offer passes the resources of the types in all.asked to the state. The caller holds the lock.
 func (x *exchange) offer(all *offers) {
 	for i := range all.resources {
 		if all.asked&(1<<i) == 0 {
@@ -141,13 +145,13 @@ func (x *exchange) offer(all *offers) {
 	}
 }
 
-// agentType returns the index of an agent type; false for Envoy's types.
+// agentType returns the index of an agent type in Config.AgentTypes. It returns false for Envoy's types.
 func agentType(t xds.Type) (i int, is bool) {
 	i = int(t) - int(delta.Dynamic(0))
 	return i, i >= 0
 }
 
-// reportAgent passes a report of the state machine about an agent type to the hooks and the log.
+// reportAgent logs a NACK of a resource of the i-th agent type. Other reports have no effect.
 func (st *stream) reportAgent(i int, r *delta.Report) {
 	if r.Kind == delta.Nacked {
 		st.srv.clients.Warn("agent refused an agent resource", st.srv.cfg.AgentTypes[i].TypeURL,
@@ -155,14 +159,14 @@ func (st *stream) reportAgent(i int, r *delta.Report) {
 	}
 }
 
-// lateAgentType returns the agent type whose resource was not acknowledged in time, or the empty string. The caller
-// holds the lock.
+// lateAgentType returns the URL of an agent type whose resource was not acknowledged in time, or "". The caller holds
+// the lock.
 func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	for i := range x.agentWaiting {
 		if !x.state.InFlightResource(delta.Dynamic(i)) {
-			continue // stock agents do not acknowledge a response of their own types without resources
+			continue // Istio's agents do not acknowledge a response of an agent type without resources
 		}
-		if x.sender.due { // the client may not get to read it before it has the due response
+		if x.sender.due { // the client reads in order, and must read the due response first
 			x.agentWaiting[i] = max(x.agentWaiting[i], now.UnixNano())
 		}
 		if now.Sub(time.Unix(0, x.agentWaiting[i])) > limits.ack {
@@ -172,8 +176,8 @@ func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	return ""
 }
 
-// waitingSince points to the time since which the oldest response of a type waits for its ACK. The caller holds the
-// lock.
+// waitingSince returns a pointer to the time, in Unix nanoseconds, since which the oldest response of a type waits for
+// its ACK. The caller holds the lock.
 func (x *exchange) waitingSince(t xds.Type) *int64 {
 	i, is := agentType(t)
 	if !is {
@@ -188,12 +192,12 @@ func (x *exchange) waitingSince(t xds.Type) *int64 {
 // AgentSubscriptionInfo describes one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
-	Version  string // held once all responses in flight have arrived; empty: no version
-	Refused  string // a version that the client refused
-	InFlight bool
+	Version  string // version that the client has, if it accepts the responses in flight; empty: none
+	Refused  string // version that the client refused and is not sent again; empty: none
+	InFlight bool   // a response is not acknowledged
 }
 
-// agentSubscriptionInfo describes the agent types. The caller holds the lock.
+// agentSubscriptionInfo describes the agent types to which the client has subscribed. The caller holds the lock.
 func (x *exchange) agentSubscriptionInfo(agents []AgentType) (all []AgentSubscriptionInfo) {
 	for i := range agents {
 		t := delta.Dynamic(i)

@@ -24,25 +24,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Answer is a type with one response for each request and without pushes: requests of operators' tools
-// (istio.io/debug). A stream whose first request is of such a type serves only such requests: it has no view and does
-// not wait for admission.
+// Answer is a type for requests of operators' tools (istio.io/debug). Each request gets one response, and nothing is
+// pushed. A stream whose first request is of such a type needs no view and does not wait for admission; it is then only
+// for such requests.
 type Answer struct {
 	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources returns the resources for the names in a request. The goroutine that reads the stream calls it, for any
-	// number of streams concurrently, and it may take long; it must bound its concurrent work itself. An error is a gRPC
-	// status. It ends a stream of a tool; a proxy's stream continues without a response.
+	// Resources returns the resources for the names in a request. The goroutine that reads the stream calls it, and it may
+	// take long. It is called for any number of streams concurrently, so it must bound its concurrent work. The error must
+	// be a gRPC status. A tool's stream ends with it. A proxy's stream continues without a response.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
-// Bounds of the work and the memory that callers can cause.
+// These bound the work and the memory that callers can cause.
 const (
-	maxAnswers   = 2   // answers that wait on a proxy's stream; further requests get no response
+	maxAnswers   = 2   // answers that may wait on a proxy's stream; further requests get no response
 	maxQuestion  = 16  // names in one request
 	maxQueryName = 512 // bytes of a name
-	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Some are large, and tools may
-	// be far away.
+	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Answers may be large, and the
+	// connections of tools slow.
 	maxUnread = 4
 )
 
@@ -55,8 +55,8 @@ type answer struct {
 	ended   atomic.Bool
 }
 
-// over ends the answer when its memory is free, because it was written or will never be: it stops the timeout and calls
-// done. Further calls have no effect.
+// over stops the timeout and releases the budget. It is called when the memory of the answer is free, because the
+// answer was written or will never be written. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -64,35 +64,34 @@ func (a *answer) over() {
 	}
 }
 
-// Get and Put implement mem.BufferPool for the bytes of one answer: gRPC returns them after it has written them.
+// Get implements mem.BufferPool.
 func (a *answer) Get(n int) *[]byte { return mem.DefaultBufferPool().Get(n) }
 
-// Put implements mem.BufferPool.
+// Put implements mem.BufferPool. gRPC calls it with the bytes of the answer after it has written them.
 func (a *answer) Put(*[]byte) { a.over() }
 
-// encode returns the bytes of an answer for gRPC.
+// encode returns the bytes of the answer for gRPC, and releases the message. It fails if the message does not marshal.
 func (a *answer) encode() (mem.BufferSlice, error) {
 	raw, err := proto.Marshal(a.message)
 	if err != nil {
 		return nil, err
 	}
-	// The message is not kept beside its bytes.
-	a.message = nil
-	if mem.IsBelowBufferPoolingThreshold(cap(raw)) { // gRPC would not return them
+	a.message = nil                                  // free it while the bytes are being written
+	if mem.IsBelowBufferPoolingThreshold(cap(raw)) { // gRPC does not call Put for so few bytes
 		a.over()
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 	}
 	return mem.BufferSlice{mem.NewBuffer(&raw, a)}, nil
 }
 
-// nonces are the nonces of one stream's answers. They have a random part, so that nonces of other streams, of this
-// process or another, do not match. Only the goroutine that reads the stream uses them.
+// nonces makes the nonces of one stream's answers. They have a random part, so that the nonces of different streams
+// differ, also between processes. Only the goroutine that reads the stream uses it.
 type nonces struct {
 	random string // empty before the first nonce
-	last   uint64
+	last   uint64 // number of the last nonce
 }
 
-// next returns a new nonce: a text that is random for each stream, and a number.
+// next returns a new nonce: the stream's random text, and a number.
 func (n *nonces) next() string {
 	if n.random == "" {
 		n.random = rand.Text()
@@ -101,7 +100,7 @@ func (n *nonces) next() string {
 	return n.random + "-" + strconv.FormatUint(n.last, 10)
 }
 
-// made reports whether a nonce is of an answer of this stream.
+// made reports whether next has returned a nonce.
 func (n *nonces) made(nonce string) bool {
 	digits, ours := strings.CutPrefix(nonce, n.random+"-")
 	if !ours || n.random == "" {
@@ -111,9 +110,10 @@ func (n *nonces) made(nonce string) bool {
 	return err == nil && number > 0 && number <= n.last
 }
 
-// reply answers a request of the i-th type. A request with the nonce of an answer of this stream acknowledges it, and
-// one with error_detail refuses an answer; neither gets a response. Other nonces are ignored, because istioctl sends
-// the printed time as response_nonce with each request, including the first (istio pkg/adsc ADSC.Send).
+// reply answers a request of the i-th type. A request with the nonce of an answer of this stream is its ACK, and a
+// request with error_detail is a NACK; both get no response. Other nonces are ignored, because istioctl sends the
+// current time as response_nonce with each request, even the first (istio pkg/adsc ADSC.Send). The error is the gRPC
+// status with which a tool's stream must end.
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	if m.Failed || st.answered.made(m.Nonce) {
 		return nil
@@ -142,7 +142,8 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	return nil
 }
 
-// resources calls Resources if the caller's budget permits one more answer. The answer counts until done is called.
+// resources calls a.Resources for the names in a request, if the caller's budget permits one more answer. The answer
+// counts until done is called. After an error done has no effect.
 func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (all []*discoveryv3.Resource, done func(), err error) {
 	done = func() {}
 	var asked []string
@@ -170,8 +171,9 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	return all, asks, nil
 }
 
-// made makes an answer. A client that reads it too slowly loses its connection, because gRPC keeps the bytes until they
-// are read, even for a stream that has ended on both sides.
+// made returns an answer with resources. done releases the budget. If the client does not read the answer in time, its
+// connection is closed, because gRPC keeps the bytes until they are read, even after the stream has ended on both
+// sides.
 func (st *stream) made(url string, resources []*discoveryv3.Resource, done func()) *answer {
 	one, patience := &answer{url: url, message: st.response(url, resources), done: done}, maxUnread*st.srv.cfg.WriteTimeout
 	one.late = time.AfterFunc(time.Hour, func() {
@@ -182,20 +184,20 @@ func (st *stream) made(url string, resources []*discoveryv3.Resource, done func(
 		}
 		one.over()
 	})
-	one.late.Reset(patience) // only now: the timer's function uses one.late
+	one.late.Reset(patience) // starts the timer only after one.late is set, because the timer's function uses it
 	st.unread = append(slices.DeleteFunc(st.unread, func(a *answer) bool { return a.ended.Load() }), one)
 	return one
 }
 
-// unreadOver ends all unread answers of a stream whose client has disconnected, because gRPC then keeps none of their
-// bytes.
+// unreadOver ends all unread answers of a stream whose client has disconnected. gRPC has released their bytes then.
 func (st *stream) unreadOver() {
 	for _, one := range st.unread {
 		one.over()
 	}
 }
 
-// response returns a message of the stream's protocol. Its version is a hash, by which tools distinguish answers.
+// response returns a response of the stream's protocol with resources. In state of the world its version is a hash of
+// the resources.
 func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.Message {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
 	nonce := st.answered.next()
@@ -213,20 +215,20 @@ func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.
 		Resources: bodies, ControlPlane: control}
 }
 
-// answer adds an answer that is ready to be sent. It is dropped if too many wait or the stream has ended.
+// answer queues an answer to be sent. If maxAnswers wait or the stream has ended, it drops the answer.
 func (x *exchange) answer(one *answer) {
-	takes := false
+	queued := false
 	x.locked(func() {
-		if takes = !x.closed && len(x.answers) < maxAnswers; takes {
+		if queued = !x.closed && len(x.answers) < maxAnswers; queued {
 			x.answers = append(x.answers, one)
 		}
 	})
-	if !takes {
+	if !queued {
 		one.over()
 	}
 }
 
-// nextAnswer removes the oldest answer. The caller holds the lock.
+// nextAnswer removes and returns the oldest queued answer, or nil. The caller holds the lock.
 func (x *exchange) nextAnswer() *answer {
 	if len(x.answers) == 0 {
 		return nil

@@ -24,6 +24,7 @@ func TestAnswersThatWaitAreFew(t *testing.T) {
 
 // For an answer a client has four times the time that it has for a response. After that its connection is closed, and
 // the answer counts no more for the identity.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestTimeToReadAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 40 * time.Second
@@ -43,6 +44,7 @@ func TestTimeToReadAnAnswer(t *testing.T) {
 }
 
 // An address may have exactly 16,384 streams on plain text.
+// Promise: security-connections.md#what-such-a-client-can-still-do
 func TestEdgeOfStreamsOfASource(t *testing.T) {
 	s, _ := start(t, Config{Planner: newPlanner()})
 	for i := range 16385 {

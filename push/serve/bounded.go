@@ -16,28 +16,28 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// The bounds of callers, for Hooks.Bounded.
+// These are the bounds of callers, for Hooks.Bounded.
 const (
-	BoundStreams   = "streams"   // a stream was refused, or ended in favour of another one of its identity
+	BoundStreams   = "streams"   // a stream was refused, or ended so that its identity could open another one
 	BoundJoins     = "joins"     // a join was refused
 	BoundNames     = "names"     // names were ignored
 	BoundQuestions = "questions" // a tool's request was refused
-	BoundMessages  = "messages"  // a stream ended because its caller's waiting requests are too large
+	BoundMessages  = "messages"  // a stream ended because the requests of its caller that wait are too large
 )
 
 // sourceLimits bound the streams of one address on plain text, where only the address of a caller is known. They
-// suffice for all proxies of a large node, or of a gateway that hides many nodes. Node ids are unverified, so they
-// never end another stream.
+// suffice for all proxies of a large node, or of many nodes behind a network gateway. Node IDs are unverified, so a new
+// stream never ends another one here.
 var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30,
 	MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
 
-// largeRequest is the size in bytes from which on requests are counted while they are handled. Smaller ones need no
-// lock.
+// largeRequest is the size in bytes from which on a request is counted while it is handled. Smaller requests are not
+// counted, because counting needs a lock.
 const largeRequest = 16 << 10
 
-// hold counts the bytes of a request while it is handled; a stream's first request is kept until the stream may join.
-// It returns the counted bytes, which the caller must release (budget.Entry.Hold). If the caller's identity exceeds its
-// bound, its stream with most bytes ends, perhaps this one.
+// hold counts the bytes of a request while it is handled. It returns the counted bytes, which its caller must release
+// (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its bound, its
+// stream with most bytes ends; that may be this stream.
 func (st *stream) hold(bytes int) (counted int) {
 	if bytes < largeRequest {
 		return 0
@@ -46,7 +46,8 @@ func (st *stream) hold(bytes int) (counted int) {
 	return bytes
 }
 
-// enter counts the stream for the caller's identity, or without one for its address.
+// enter counts the stream for the caller's identity, or for the client's address if the caller has no identity. The
+// error is a gRPC status: the identity or address may open no more streams.
 func (st *stream) enter() (err error) {
 	ledger, holder := st.srv.cfg.Callers, Holder(st.client.Caller, st.client.Addr)
 	if st.client.Caller.ID.IsZero() {
@@ -66,7 +67,8 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// Holder returns the identity of a caller for budgets. from is its address (host:port).
+// Holder returns the budget holder of a caller. from is the caller's address (host:port); if it is invalid, Holder.From
+// is zero.
 func Holder(who attest.Caller, from string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {
@@ -81,7 +83,7 @@ func (st *stream) bounded(what string, err error) error {
 	return exhausted(err)
 }
 
-// exhausted returns a status with the time of the next attempt.
+// exhausted returns the status ResourceExhausted with the text of err. Its details ask the client to retry after 5 s.
 func exhausted(err error) error {
 	s := status.New(codes.ResourceExhausted, err.Error())
 	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}); err == nil {
@@ -90,7 +92,7 @@ func exhausted(err error) error {
 	return s.Err()
 }
 
-// leftOut reports ignored names of a request.
+// leftOut reports that names of a request were ignored, by a hook and the log.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
 	st.srv.clients.Warn("a proxy subscribes to too many names that do not exist: those beyond its limit are ignored",

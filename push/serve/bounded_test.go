@@ -71,6 +71,7 @@ func unknownNames(n int) (names []string) {
 }
 
 // A proxy that opens more streams than permitted loses its oldest stream; other proxies lose none.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestNewerStreamsOfAProxy(t *testing.T) {
 	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Workload: 2}})})
 	var all []*client
@@ -120,6 +121,7 @@ func (p slowPlanner) Join(ctx context.Context, c Client, moved func(fanout.Lane)
 
 // The requests of streams that wait to join are kept in memory, with a limit on bytes for each credential: the streams
 // with the most bytes end. The others wait with their requests and then join.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestRequestsThatWaitAreBounded(t *testing.T) {
 	const most = 512 << 10
 	callers := budget.New(budget.Config{Limits: budget.Limits{MessagesPerCredential: most}})
@@ -151,6 +153,7 @@ func TestRequestsThatWaitAreBounded(t *testing.T) {
 }
 
 // Streams on plain text are limited by source address, since their callers have no identity.
+// Promise: security-connections.md#what-such-a-client-can-still-do
 func TestStreamsOfASource(t *testing.T) {
 	sources := budget.New(budget.Config{Limits: budget.Limits{Least: 4, Workload: 3}})
 	s, addr := start(t, Config{Planner: newPlanner(cluster("a")), Sources: sources})
@@ -168,6 +171,7 @@ func TestStreamsOfASource(t *testing.T) {
 }
 
 // A client that joins too often receives an error with the time to wait.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestJoinsOfAnIdentity(t *testing.T) {
 	c := startCounted(t, Config{Planner: newPlanner(cluster("a")), Callers: budget.New(budget.Config{Limits: budget.Limits{Least: 1, Workload: 100}})})
 	var refused *status.Status
@@ -195,6 +199,7 @@ func TestJoinsOfAnIdentity(t *testing.T) {
 // When an identity requests too many names without resources, further ones are left out. Its streams stay open and
 // receive existing resources, names of other identities are kept, and a stream ends when a resource appears that was
 // left out for it.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestNamesOfAnIdentity(t *testing.T) {
 	ledger := budget.New(budget.Config{Limits: budget.Limits{Names: 100 << 10, NamesFree: 1 << 10}})
 	p := newPlanner(cluster("a"), endpoints("a"))
@@ -222,6 +227,7 @@ func TestNamesOfAnIdentity(t *testing.T) {
 }
 
 // A stream remembers 4,096 subscribed Secrets, with names of at most 640 bytes, and the view is told only of these.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestSecretsOfAStream(t *testing.T) {
 	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
 	_, addr := start(t, Config{Planner: p})
@@ -238,6 +244,7 @@ func TestSecretsOfAStream(t *testing.T) {
 }
 
 // The objects of an identity's refusals are looked up at a limited rate.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestBlameIsBounded(t *testing.T) {
 	var resources []*xds.Resource
 	text := "Error adding/updating cluster(s) "
@@ -271,6 +278,7 @@ var question = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, Resource
 
 // The number of an identity's queries that are in progress or waiting is limited. Queries of other identities continue,
 // also while all permitted queries of one identity wait.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools, security-limits.md#streams-connections-and-messages
 func TestQuestionsOfAnIdentity(t *testing.T) {
 	release, asked := make(chan struct{}), make(chan struct{}, 3)
 	answer := Answer{TypeURL: questionURL, Resources: func(ctx context.Context, c Client, _ []string) ([]*discoveryv3.Resource, error) {
@@ -310,6 +318,7 @@ func TestQuestionsOfAnIdentity(t *testing.T) {
 
 // An answer counts for its identity until its client has read it, also if the client has closed its side of the stream.
 // A client that reads too slowly loses its connection.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestUnreadAnswers(t *testing.T) {
 	cfg := Config{Planner: newPlanner(cluster("a")), Answers: []Answer{echo(1 << 20)}}
 	one := budget.Limits{Asks: 1}

@@ -2,16 +2,17 @@ package serve
 
 import "sync"
 
-// buffers is the pool into which gRPC reads frames. gRPC's own pool clears each buffer, which costs a tenth of a
-// microsecond per frame. Here no unwritten byte is read, so buffers are not cleared. A frame has at most 16 KB.
+// buffers is the pool of buffers into which gRPC reads frames. gRPC's own pool clears each buffer, which takes 0.1 µs
+// per frame. This pool does not clear buffers, because gRPC overwrites every byte before it reads it.
 type buffers struct{ small, large sync.Pool }
 
+// These are sizes of buffers in bytes.
 const (
 	smallBuffer = 4 << 10
-	largeBuffer = 16 << 10 // the largest frame that the server accepts
+	largeBuffer = 16 << 10 // size of the largest frame that the server accepts
 )
 
-// Get implements mem.BufferPool.
+// Get implements mem.BufferPool. The buffer may contain old bytes.
 func (p *buffers) Get(n int) *[]byte {
 	pool, size := &p.small, smallBuffer
 	switch {

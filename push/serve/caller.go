@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// authenticate determines the caller's identity from the connection and the call's metadata.
+// authenticate determines the caller's identity from the connection and the call's metadata, and counts the stream
+// (enter). The error is a gRPC status.
 func (st *stream) authenticate(ctx context.Context) error {
 	p, ok := peer.FromContext(ctx)
 	if ok {
@@ -40,8 +41,8 @@ func (st *stream) authenticate(ctx context.Context) error {
 	return st.enter()
 }
 
-// newest returns the place of the newest state of this server, for clients that understand places; otherwise the empty
-// string.
+// newest returns the place of this server's newest state (Config.Place). It returns "" for clients that do not
+// understand places.
 func (st *stream) newest() string {
 	if !st.places || st.srv.cfg.Place == nil {
 		return ""
@@ -66,11 +67,12 @@ func (st *stream) recheck() (ended bool) {
 	return err != nil && st.kill(err)
 }
 
-// maxNodeID bounds a client's id, which is kept and logged. Istio's id consists of names of a Pod and a namespace, an
-// address and a domain, which are shorter.
+// maxNodeID is the maximum length in bytes of a client's node ID, which is kept and logged. Istio's node IDs are
+// shorter: they consist of the names of a Pod and a namespace, an address and a domain.
 const maxNodeID = 1024
 
-// nodeID returns the id of a first request's node. Errors: there is no node, or its id is missing, too long or invalid.
+// nodeID returns the ID of a first request's node. It fails if there is no node, or if the ID is missing, too long or
+// invalid.
 func nodeID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", errors.New("the first request of a stream has no node")

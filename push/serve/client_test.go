@@ -158,6 +158,7 @@ func (rawCodec) Marshal(any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer("GET / HTTP/1.1\r\n\r\n")}, nil
 }
 
+// Promise: security-limits.md#streams-connections-and-messages
 func TestGarbageEndsOnlyItsStream(t *testing.T) {
 	_, addr := start(t, Config{Planner: newPlanner(cluster("a"))})
 	fine := dial(t, addr)

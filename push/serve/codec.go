@@ -10,19 +10,20 @@ import (
 	"navarch.io/navarch/push/delta"
 )
 
-// codec passes encoded responses to gRPC unchanged and returns requests in encoded form. All other messages (health,
-// other services on the same server) are plain protobuf.
+// codec passes encoded responses to gRPC unchanged, and returns requests in encoded form. It encodes and decodes
+// messages of other services on the same server as protobuf.
 type codec struct{ encoding.CodecV2 }
 
+// newCodec returns a codec.
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
 // request is an encoded request in the pieces that gRPC read. It must be freed.
 type request struct {
 	bufs mem.BufferSlice
-	all  [][]byte // reused
+	all  [][]byte // result of pieces, reused
 }
 
-// pieces returns the request's bytes, valid until it is freed or the next one is read.
+// pieces returns the bytes of the request, in pieces. They are valid until the request is freed.
 func (r *request) pieces() [][]byte {
 	r.all = r.all[:0]
 	for _, b := range r.bufs {
@@ -40,17 +41,18 @@ func (r *request) free() {
 	}
 }
 
-// fewPieces bounds the capacity of a list of pieces that a stream keeps.
+// fewPieces is the largest capacity of a list of pieces that a stream keeps for its next request.
 const fewPieces = 4
 
-// response is an encoded response: segments that all streams share, with a head and tail of its own. Most responses
-// have one segment; everything except its bytes is then one object.
+// response is an encoded response: segments that all streams share, between a head and a tail that belong to the
+// stream. Most responses have one segment; then bufs needs no allocation of its own.
 type response struct {
 	bufs       mem.BufferSlice
-	few        [3]mem.Buffer
+	few        [3]mem.Buffer // memory of bufs for one segment
 	head, tail mem.SliceBuffer
 }
 
+// Marshal returns the bytes of an encoded response or an answer. It encodes other messages as protobuf.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch v := v.(type) {
 	case *response:
@@ -61,7 +63,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal keeps an encoded request without decoding it; other messages are decoded.
+// Unmarshal stores the bytes in a request without decoding them. It decodes other messages.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*request); ok {
 		data.Ref() // gRPC releases its reference when this returns
@@ -71,7 +73,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// encodeDelta makes a DeltaDiscoveryResponse of shared segments and a head and tail of its own.
+// encodeDelta encodes a DeltaDiscoveryResponse around the shared segments of a reply. place is that of Config.Place, or
+// "".
 func encodeDelta(r *delta.Reply, place string) *response {
 	out := &response{}
 	out.bufs = out.few[:0]
@@ -83,9 +86,9 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	return out
 }
 
-// frame returns the bytes before and after the resources: system_version_info=1 (agentapi.AppendVersion, which an agent
-// repeats on its next stream), and type_url=4, nonce=5, removed_resources=6. With resources=2 in between, the bytes
-// equal those of deterministic protobuf.
+// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head has
+// system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail has type_url=4,
+// nonce=5 and removed_resources=6. So the bytes of the response equal those of deterministic protobuf.
 func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
@@ -100,7 +103,7 @@ func frame(revision int64, place, url, nonce string, removed []string) (head, ta
 	return b[:n:n], b[n:]
 }
 
-// encodeSotW makes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5}.
+// encodeSotW encodes a DiscoveryResponse{version_info=1, resources=2, type_url=4, nonce=5} around shared resources.
 func encodeSotW(r *delta.Reply) *response {
 	var bufs mem.BufferSlice
 	if r.Version != "" {
@@ -115,6 +118,7 @@ func encodeSotW(r *delta.Reply) *response {
 	return &response{bufs: append(bufs, mem.SliceBuffer(appendText(tail, 5, r.Nonce)))}
 }
 
+// appendText appends a string field.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }

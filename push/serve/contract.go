@@ -11,74 +11,76 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// ErrNotReady is returned (wrapped or not) by a Planner whose snapshot is not complete. The stream ends with
+// ErrNotReady is the error of a Planner whose snapshot is not complete; it may be wrapped. The stream ends with
 // Unavailable, and the proxy tries again.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
-// BehindError is returned (wrapped or not) by a Planner to a client that has seen a newer revision than this replica
-// has. The stream ends with Unavailable. A trailer names the replica's revision, so that the client connects to another
-// replica.
+// BehindError is the error of a Planner for a client that has seen a newer revision than this replica has; it may be
+// wrapped. The stream ends with Unavailable. A trailer names the replica's revision, so that the client connects to
+// another replica.
 type BehindError struct {
-	Revision int64 // of this replica
-	Err      error // why the replica is not newer
+	Revision int64 // the store's revision that this replica has
+	Err      error // reason why the replica has no newer revision; not nil
 }
 
+// Error returns a message with the revision and the reason.
 func (e *BehindError) Error() string {
 	return "this replica lags behind, at revision " + strconv.FormatInt(e.Revision, 10) + ": " + e.Err.Error()
 }
 
+// Unwrap returns Err.
 func (e *BehindError) Unwrap() error { return e.Err }
 
 // Client describes the peer of a stream.
 type Client struct {
-	ID          string               // of the first request's node
-	Node        []byte               // that node, an encoded core.v3.Node; owned by the server and valid only until Join returns
-	Identity    string               // the authenticated peer (a SPIFFE ID); empty on plain text
+	ID          string               // node ID in the first request
+	Node        []byte               // node in the first request (core.v3.Node); the server's, valid until Join returns
+	Identity    string               // SPIFFE ID of the authenticated peer; empty on plain text
 	Caller      attest.Caller        // the peer with its credential; zero on plain text
-	Addr        string               // the peer's address
-	Envoy       string               // version of its Envoy; empty if not stated
-	MinRevision agentapi.MinRevision // the newest state that it has seen
+	Addr        string               // the peer's address, host:port
+	Envoy       string               // version of the peer's Envoy; empty if not stated
+	MinRevision agentapi.MinRevision // the newest state that the peer has seen
 	Secure      bool                 // the connection is TLS
-	// Holds means that the join is cheap: the first request listed held resources, or was an agent's for an agent
-	// resource. Such an agent requests its admission before it moves its Envoy, and lists Envoy's resources afterwards.
+	// Holds means that the client probably holds its resources already. Its first request listed held resources, or was
+	// an agent's request for an agent resource. Such an agent requests its admission before it moves its Envoy to this
+	// replica, and lists Envoy's resources afterwards.
 	Holds bool
 }
 
-// Planner is the part of the plan loop that serve needs.
-//
-// Join plans a view for a client and blocks until the view's first set is complete, or ctx ends (it ends with the
-// stream). Within bounds it waits until the set is as new as c.MinRevision. Errors: ErrNotReady and BehindError become
-// Unavailable; one that carries a gRPC status is sent unchanged; any other describes a fault of the node, and becomes
-// InvalidArgument with its text.
-//
-// moved is called after every change of Proxy.Set, from any goroutine, possibly before Join has returned and after
-// Leave. It does not block (plan.Loop.Join). Its argument is the lane: Endpoints if only endpoints differ from the
-// previous set.
+// Planner plans the configuration of clients.
 type Planner interface {
+	// Join plans a view for a client. It blocks until the view's first set is complete and, within bounds, as new as
+	// c.MinRevision, or until ctx ends. ctx ends with the stream. The stream ends with Join's error: ErrNotReady and
+	// BehindError become Unavailable, and an error with a gRPC status is sent unchanged. Any other error is about the node
+	// and becomes InvalidArgument with its text.
+	//
+	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
+	// after Leave. moved does not block (plan.Loop.Join). Its argument is the lane: fanout.Endpoints if only endpoints
+	// differ from the previous set.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
-// Ender is a Proxy that may end by itself. Its Set then stays unchanged, moved is called, and the stream ends with
-// Internal.
+// Ender is a Proxy whose planning may end by itself. Its Set then stays unchanged, moved is called, and the stream ends
+// with Internal.
 type Ender interface {
-	// Err returns the reason for the end, for the client; nil while the proxy has not ended.
+	// Err returns the reason for the end, whose text is sent to the client. It returns nil while planning goes on.
 	Err() error
 }
 
-// Proxy is a planned client: the newest set of its view, with its identification. Its methods are called from any
+// Proxy is a planned client: the newest set of its view, and the names of the view. Its methods are called from any
 // goroutine. Only Confirm may block.
 type Proxy interface {
 	// Set returns the newest set; never nil.
 	Set() *manifest.Set
-	// Namespace returns the owner for fairness in the fan-out.
+	// Namespace returns the proxy's namespace. The fan-out shares its turns fairly between namespaces.
 	Namespace() string
-	// ID is equal for all clients with the same resources at the scope. A version that several of them refuse is withheld
-	// from all (push/quarantine). It may change with the set.
+	// ID returns the identifier of the view. It is equal for all clients with the same resources of the scope, and may
+	// change with the set. A version that several of these clients refuse is withheld from all (push/quarantine).
 	ID() string
-	// Confirm waits until Set is as new as that of any replica at the time of the call. It is for a client that was
-	// admitted early, and was served by another replica until now. Errors are those of Join.
+	// Confirm waits until Set is as new as the set of any replica at the time of the call. It is called for a client that
+	// joined early, while another replica served it (Client.Holds). Errors have the same meaning as those of Join.
 	Confirm(ctx context.Context) error
-	// Leave ends the proxy. It is called once.
+	// Leave ends the planning for the client. It is called once.
 	Leave()
 }
 

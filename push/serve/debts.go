@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// pay ends the n oldest debts of a client that is up to date. The caller holds the lock.
+// pay records that the client is up to date with the n oldest changes that it had not acknowledged. Changes of which it
+// refused a part count as refused. The caller holds the lock.
 func (x *exchange) pay(n int) {
 	if n == 0 {
 		return
@@ -21,15 +22,16 @@ func (x *exchange) pay(n int) {
 // Owing is a stream whose client has not acknowledged a change.
 type Owing struct {
 	StreamInfo
-	// Since is when the client was last up to date; zero: it connected with older resources, and has not been up to
-	// date here.
+	// Since is when the client was last up to date. It is zero if the client connected with older resources and has not
+	// been up to date on this stream.
 	Since time.Time
-	Turn  bool // its configuration waits for a turn in the rollout
+	Turn  bool // the client's configuration waits for a turn in the rollout
 }
 
-// Owing returns the streams of the selected namespaces that owe one of the selected changes, and those that resumed and
-// have not been up to date yet: their clients may hold what they had at another replica. It describes `most` streams,
-// sorted by node; count is the number of all.
+// Owing returns the streams whose clients have not acknowledged a change for which of returns true. It includes streams
+// that resumed and have not been up to date yet, because their clients may hold older resources of another replica.
+// Only namespaces for which sees returns true count. It describes at most `most` streams, sorted by node ID; count is
+// the number of all.
 func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {

@@ -1,38 +1,40 @@
-// Package serve is the xDS server: gRPC streams (delta and state of the world) around push/delta, with turns from
-// push/fanout.
+// Package serve is the xDS server. It runs the state machine of push/delta on gRPC streams (delta and state of the
+// world). push/fanout decides when a stream may send.
 //
 // # Data structures
 //
-// Server has the streams, and passes each to its Planner (implemented by push/join around push/plan). Join returns a
-// Proxy, whose Set is the target configuration of the proxy. A stream has one reading goroutine, which is gRPC's
-// handler, and no goroutine of its own for sending: a worker of the fan-out sends during the stream's turn.
+// Server holds the streams. For each stream it calls Planner.Join, which push/join implements around push/plan. Join
+// returns a Proxy, whose Set is the proxy's target configuration. A stream has one reading goroutine, gRPC's handler.
+// It has no goroutine for sending: a worker of the fan-out sends during the stream's turn.
 //
 // exchange (exchange.go) holds the state of one stream, and is the only owner of its delta.State. The reader, the
-// sender and the watch pass events to it and execute the results. Its lock is never held during a send or a call into
-// another package of a Config: the facts that the state needs from the quarantine, budgets and credentials are looked
-// up before. sender (sender.go) decides which goroutine sends. One goroutine sends from its first request for a
-// response until no response is left: first a worker, and from the first response that may block a goroutine of the
-// stream (send.go). A turn that comes meanwhile is added to its task.
+// sender and the watch pass events to the exchange and execute the results. The exchange's lock is never held during a
+// send, or during a call to the quarantine, the budgets or the credentials. Their facts are looked up before.
 //
-// Agents request types of their own on the same stream (AgentType, agent_resources.go), which are dynamic types of its
-// delta.State. Tools send requests too (Answer, answer.go).
+// sender (sender.go) decides which goroutine sends. One goroutine at a time sends, until no response is left. It begins
+// as a worker. At the first response that may block, a new goroutine of the stream continues (send.go). A turn that is
+// granted meanwhile extends the work of the sending goroutine.
+//
+// Agents request resource types of their own on the same stream (AgentType, agent_resources.go). These are dynamic
+// types of the stream's delta.State. Tools also send requests (Answer, answer.go).
 //
 // # One change
 //
-// The view's moved callback marks the stream in a lane (stream.moved). In its turn, send requests responses from the
-// exchange until nothing differs, or the credit is used up (send.go). Encoded resources are shared; only the envelope
-// is made for the stream (codec.go). A request is authenticated once for the stream, parsed from gRPC's buffers, and
-// passed to the exchange. An ACK frees credit, a NACK is a report for push/quarantine, and a new subscription asks for
-// a turn.
+// The view's callback moved marks the stream in a lane (stream.moved). When the stream's turn is granted, send requests
+// responses from the exchange until nothing differs or the credit is used up (send.go). Encoded resources are shared
+// between streams; each stream encodes only the envelope (codec.go). The caller is authenticated once for the stream. A
+// request is parsed from gRPC's buffers and passed to the exchange. An ACK frees credit, a NACK is reported to
+// push/quarantine, and a new subscription requests a turn.
 //
-// While etcd is away a replica answers from its last state, except to agents that have seen a newer one elsewhere.
-// Those connect to another replica first (shard/relay).
+// While etcd is away a replica answers from its last state. It refuses agents that have seen a newer state at another
+// replica; such agents try other replicas first (shard/relay).
 //
 // # Invariants, held by tests
 //
-// No byte of a resource is copied for a stream. A client that does not read or acknowledge in time is closed, and
-// affects no other client. The memory that a client's requests cause is bounded for the stream and for the identity
-// (push/budget). A panic ends one stream. A stream ends when its right does (recheck, ca/expiry).
+// No byte of a resource is copied for a stream. The stream of a client that does not read or acknowledge in time is
+// closed, and other clients are not affected. The memory that a client's requests cause is bounded for the stream and
+// for the identity (push/budget). A panic ends one stream. A stream ends when its caller is no longer authorised
+// (recheck, ca/expiry).
 //
 // Owns: the streams and the goroutines that read and write them. Reads: views, through Planner. Never: the snapshot, a
 // builder.

@@ -13,20 +13,21 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// exchange is the state between a client and the server on one stream, and the only owner of the stream's delta.State.
-// Other code passes events to it: each event is a method that acquires the lock, changes the state, and returns the
-// work for its caller. While the lock is held nothing is sent, and only the fan-out (which notes a mark) and Proxy.Set
-// (which reads) are called. The lock is released even if the state machine panics. Methods that are called with the
-// lock held say so.
+// exchange is the state of one stream, and the only owner of the stream's delta.State. Other code passes events to it.
+// Each event is a method that acquires the lock, changes the state, and returns the work that its caller must do. While
+// the lock is held nothing is sent, and no function of another package is called that may block. The lock is released
+// even if the state machine panics. The comments of methods that need the lock held state it.
 type exchange struct {
 	proxy Proxy
 	turn  atomic.Pointer[fanout.Stream]
-	// markedAt contains, for each lane, when the stream began to wait for a turn, in Unix nanoseconds; 0: it does not
+	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: it does not
 	// wait.
 	markedAt [fanout.NumLanes]atomic.Int64
-	// movedAt is when the view first moved since the client was up to date, in Unix nanoseconds; 0: it is up to date.
+	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the client
+	// is up to date, or the view has not changed since the stream joined.
 	movedAt atomic.Int64
-	// may is the newest permitted plan (manifest.Set.Plan); anyPlan until the client is up to date for the first time.
+	// may is the newest plan (manifest.Set.Plan) that the stream may be sent; anyPlan until the client is up to date for
+	// the first time.
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts
@@ -35,24 +36,24 @@ type exchange struct {
 	state        *delta.State
 	sender       sender
 	pushed       bool // a response was sent since the client was up to date
-	secretsHeld  bool // new versions of Secrets are held back, because the credential has ended
+	secretsHeld  bool // new versions of Secrets are held back, because the credential has expired
 	rollout      rolloutState
-	closed       bool      // no further sends
-	spoke        time.Time // Envoy's first request; agents may request agent resources before; zero: none yet
-	resumeOver   bool
-	cause        error               // why this side closed it
-	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK, by type; unix nanoseconds
-	agentWaiting []int64             // the same for Config.AgentTypes; nil before the first response of these
+	closed       bool                // the stream has ended, and nothing more is sent
+	spoke        time.Time           // time of the first request for a type of Envoy; zero: there was none
+	resumeOver   bool                // delta.State.EndResume was called
+	cause        error               // reason why this side closed the stream
+	waiting      [xds.NumTypes]int64 // by type: time since which the oldest response waits for its ACK, Unix nanoseconds
+	agentWaiting []int64             // the same for Config.AgentTypes; nil before the first response of an agent type
 	refusals     []Refusal           // newest last, bounded
-	retries      []quarantine.Key    // withheld versions that only this stream is sent, until it has answered
-	reports      []delta.Report      // reused
+	retries      []quarantine.Key    // withheld versions that are sent to this stream as a retry, until the client has answered
+	reports      []delta.Report      // memory for advanced.reports, reused
 	answers      []*answer           // waiting to be sent, oldest first, bounded
-	// wakesAt is when a timer marks the stream, because configuration has waited for clusters; unix nanoseconds, 0: no
-	// timer.
+	// wakesAt is the time at which a timer marks the stream, because configuration has waited for clusters, in Unix
+	// nanoseconds; 0: there is no timer.
 	wakesAt int64
 }
 
-// maxRefusals bounds the refusals that a stream keeps for debugging.
+// maxRefusals is the number of refusals that a stream keeps for debugging.
 const maxRefusals = 16
 
 // mark requests a turn in a lane.
@@ -61,18 +62,18 @@ func (x *exchange) mark(l fanout.Lane, now time.Time) {
 	x.turn.Load().Mark(l)
 }
 
-// locked runs f with the lock, which is released even if f panics.
+// locked calls f with the lock held. The lock is released even if f panics.
 func (x *exchange) locked(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f()
 }
 
-// start sets the state of a client that has joined.
+// start sets the protocol state of a client that has joined.
 func (x *exchange) start(state *delta.State) { x.locked(func() { x.state = state }) }
 
-// open prepares the state for a client's first request of an agent type: the list of held resources in the request is
-// then compared with the offers.
+// open prepares the state for a client's first request of an agent type. The state compares the request's list of held
+// resources with the offers.
 func (x *exchange) open(t xds.Type, all *offers) {
 	x.locked(func() {
 		x.state.Open(t)
@@ -80,13 +81,13 @@ func (x *exchange) open(t xds.Type, all *offers) {
 	})
 }
 
-// cost returns the bytes that must be granted so that all of a request can be kept.
+// cost returns the number of bytes that must be granted so that all names of a request can be kept.
 func (x *exchange) cost(m delta.Message) (bytes int) {
 	x.locked(func() { bytes = x.state.Cost(m.Request) })
 	return bytes
 }
 
-// grant permits the state to keep this many more bytes.
+// grant permits the state to keep a number of further bytes.
 func (x *exchange) grant(bytes int) { x.locked(func() { x.state.Grant(bytes) }) }
 
 // retarget makes the view's newest set the target, so that the next request is compared with it.
@@ -95,17 +96,17 @@ func (x *exchange) retarget() { x.locked(func() { x.state.Target(x.proxy.Set()) 
 // advanced is the effect of a request.
 type advanced struct {
 	reports  []delta.Report
-	acked    int              // bytes
-	since    int64            // when the acknowledged response was sent; unix nanoseconds
-	accepted []quarantine.Key // retries that it has acknowledged
-	refused  int64            // the plan that was tried on the stream, if it refused a part of it
+	acked    int              // number of acknowledged bytes
+	since    int64            // time of the acknowledged response, in Unix nanoseconds
+	accepted []quarantine.Key // retries that the client has acknowledged
+	refused  int64            // plan that was delivered progressively and of which the client refused a part; 0: none
 	idle     bool             // nothing is left to send
 	moved    time.Time        // result of converged
 	leftOut  int              // number of ignored names
-	surplus  int              // bytes that were paid for and are not needed
+	surplus  int              // number of granted bytes that are not needed
 }
 
-// requested passes a client's request to the state, and returns its effect; false: the stream was closed.
+// requested passes a client's request to the state, and returns its effect. It returns false if the stream has ended.
 func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,7 +126,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	since := x.waitingSince(m.Type)
 	a.reports, a.acked, a.since = x.reports, before-x.state.Unacked(), *since
 	if a.acked > 0 {
-		*since = now.UnixNano() // of the next one in flight
+		*since = now.UnixNano() // the next response in flight waits from now on
 	}
 	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked && r.Type < xds.NumTypes }) {
 		a.refused = x.refused()
@@ -138,7 +139,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep adds a refusal to the newest ones, which are kept for debugging.
+// keep stores a refusal for debugging, and drops the oldest one beyond maxRefusals.
 func (x *exchange) keep(r Refusal) {
 	x.locked(func() {
 		if len(x.refusals) == maxRefusals {
@@ -148,8 +149,8 @@ func (x *exchange) keep(r Refusal) {
 	})
 }
 
-// end closes the exchange, with no further sends, and drops the waiting answers. It returns true for the first call,
-// whose cause is kept.
+// end closes the exchange, so that nothing more is sent, and drops the waiting answers. The first call sets the cause
+// and returns true.
 func (x *exchange) end(cause error) (first bool) {
 	var unsent []*answer
 	x.locked(func() {
@@ -164,24 +165,24 @@ func (x *exchange) end(cause error) (first bool) {
 	return first
 }
 
-// ending returns why this side ended the stream, and whether its client had joined.
+// ending returns the cause for which this side ended the stream, and whether the client had joined.
 func (x *exchange) ending() (cause error, joined bool) {
 	x.locked(func() { cause, joined = x.cause, x.state != nil })
 	return cause, joined
 }
 
+// ended reports whether the stream has ended.
 func (x *exchange) ended() (is bool) {
 	x.locked(func() { is = x.closed })
 	return is
 }
 
-// converged returns when the view of a client that is now up to date first moved since the last time. The caller holds
-// the lock, and nothing is left to send. A client is up to date when everything is acknowledged, except for clusters
-// that are still warming. The zero time means that the client is not up to date, the view did not move, or the move
-// changed nothing for this client. If an acknowledgement comes between a move of the view and its turn, the client has
-// the old set, and is up to date only with the new one.
+// converged records whether the client is up to date, and returns the time of the view's first change since it was up
+// to date last. The caller holds the lock, and nothing is left to send. The client is up to date if it has acknowledged
+// all of the view's newest set, except for clusters that are still warming. The result is zero if the client is not up
+// to date, if the view has not changed, or if the change required no response to this client.
 func (x *exchange) converged() (since time.Time) {
-	n := x.debts.Len() // read before the set, which so contains their changes
+	n := x.debts.Len() // read first, so that the set contains the changes of these debts
 	set := x.proxy.Set()
 	if !x.state.Settled() || !x.state.Aims(set) {
 		return since
@@ -195,8 +196,9 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake marks the stream once configuration has waited long enough for clusters. Configuration that may go but cannot be
-// sent waits for a request of the client or for its turn in a rollout; both mark the stream. The caller holds the lock.
+// wake starts a timer that marks the stream when configuration has waited long enough for clusters. Configuration that
+// need not wait any longer but cannot be sent needs no timer: a request of the client or a turn in a rollout marks the
+// stream. The caller holds the lock.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
 	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
@@ -214,14 +216,14 @@ func (x *exchange) wake(now time.Time) {
 
 // limits are the deadlines of clients.
 type limits struct {
-	ack    time.Duration // time for an ACK before the stream is closed
-	resume time.Duration // time in which a resumed stream must request all types that it held
+	ack    time.Duration // Config.AckDeadline
+	resume time.Duration // Config.ResumeTime
 	agents []AgentType
 }
 
-// overdue returns the type that the client has not acknowledged in time (empty: none), whether its resume has just
-// ended, whether nothing is left to send, and whether it must reconnect. For a closed stream all results are zero,
-// except that idle is true.
+// overdue checks the client's deadlines. late is a type that the client has not acknowledged in time, or "". resumed
+// reports whether the time to resume has just ended, idle whether nothing is left to send, and again whether the client
+// must reconnect. For a stream that has ended, idle is true and the other results are zero.
 func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, idle, again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -234,10 +236,10 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 		x.state.EndResume()
 	}
 	for t := range xds.NumTypes {
-		if x.sender.due { // the client cannot acknowledge before it has read the due response
+		if x.sender.due { // the client reads in order, and must read the due response before it can acknowledge others
 			x.waiting[t] = max(x.waiting[t], now.UnixNano())
 		}
-		// A vanished client is detected by the pings of its connection and by other responses.
+		// Clusters may warm without limit. A client that has vanished is detected by the pings of its connection.
 		if t == xds.Cluster && x.state.MayWarm() {
 			continue
 		}

@@ -5,11 +5,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// A stream is read by its handler's goroutine, sent to by workers that all streams share, and checked by watch. A panic
-// in any of them ends only the stream that it was about, and releases its locks and budgets.
+// Three kinds of goroutines work for a stream: its handler reads, workers send, and watch checks deadlines. All streams
+// share the workers and watch. A panic in any of them ends only the stream for which the goroutine works, and releases
+// the stream's locks and budgets.
 
-// rescue is deferred in goroutines that other streams need while they work for a joined stream. After a panic it closes
-// that stream.
+// rescue is deferred by shared goroutines while they work for a joined stream. After a panic it closes the stream.
 func (st *stream) rescue() {
 	fault := recover()
 	if fault == nil {

@@ -49,6 +49,7 @@ func (v *faultyProxy) Set() *manifest.Set {
 // A panic ends only the stream that it concerns, in each goroutine: that of reading, that of sending to all, that of
 // sending to this stream, and that of watching deadlines. Other streams continue, and nothing of the ended stream is
 // left.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestPanicEndsOneStream(t *testing.T) {
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL()}
 	for name, c := range map[string]struct {

@@ -7,44 +7,45 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Hooks are functions for metrics. Any may be nil. They are called from many goroutines. Sent, Pushed, Queued, Wrote
-// and Converged are called within the stream's turn (fanout.Loop.Join); the goroutine that reads the stream, or checks
-// deadlines, waits for the others.
+// Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines and should
+// return quickly. Sent, Pushed, Queued, Wrote and Converged are called within a stream's turn (fanout.Loop.Join). The
+// goroutine that reads the stream or checks deadlines calls the others and waits for them. Comments name the metrics.
 type Hooks struct {
-	Streams func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
-	Sent    func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared
-	Pushed  func(t xds.Type, took time.Duration)            // time to compute and hand over one response: pilot_xds_push_time
+	Streams func(change int)                                // a stream joined (+1) or ended (-1): pilot_xds, navarch_proxies
+	Sent    func(t xds.Type, resources, removed, bytes int) // a response was sent: pilot_xds_pushes; bytes on the wire
+	Pushed  func(t xds.Type, took time.Duration)            // time to compute and send one response: pilot_xds_push_time
 	Queued  func(wait time.Duration)                        // time from a mark to the turn: pilot_proxy_queue_time
 	Wrote   func(took time.Duration)                        // time in which the transport accepted one response: pilot_xds_send_time
-	// Acked has the time from sending to the ACK. rev is the store's revision, node the client's id.
+	// Acked receives the time from a response to its ACK. node is the node ID, and rev the store's revision from which the
+	// response was made.
 	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
-	Converged func(took time.Duration) // from a moved view to the last ACK: pilot_proxy_convergence_time
+	Converged func(took time.Duration) // time from a change of the view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
-	Expired   func(t xds.Type)         // a stale nonce: pilot_xds_expired_nonce
-	Timeout   func(write bool)         // a stream was closed: not written in time (pilot_xds_write_timeout), or not acknowledged
-	Bounded   func(what string, n int) // an identity reached a bound (BoundStreams ...), n times
-	Left      func(Client, Proxy)      // a stream has ended that had joined
+	Expired   func(t xds.Type)         // an unknown nonce: pilot_xds_expired_nonce
+	Timeout   func(write bool)         // a stream was closed: not read in time (true, pilot_xds_write_timeout) or no ACK in time
+	Bounded   func(what string, n int) // an identity reached a bound (BoundStreams and so on), n times
+	Left      func(Client, Proxy)      // a joined stream ended
 }
 
 // Refusal is one NACK.
 type Refusal struct {
-	Node      string
-	Namespace string // of the view
-	Identity  string
+	Node      string // node ID
+	Namespace string // namespace of the proxy
+	Identity  string // SPIFFE ID of the client; empty on plain text
 	View      string // Proxy.ID
 	Type      xds.Type
-	Name      string // the refused resource; empty while it is still searched for by halves
-	Version   string // the refused version, which is not sent again
+	Name      string // the refused resource; empty: not known yet, the response is sent again in halves
+	Version   string // the refused version, which is not sent again to the client
 	Envoy     string // version of the client's Envoy
-	Good      string // the version that stays in effect; empty: there is no such version
-	Text      string // Envoy's message, cut
+	Good      string // the version that stays in effect; empty: none
+	Text      string // Envoy's message, shortened
 	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame).
 	Objects  []model.Place
-	Revision int64 // of the store
+	Revision int64 // the store's revision from which the response was made
 	At       time.Time
 }
 
-// fill replaces missing hooks by functions without effect.
+// fill sets hooks that are nil to functions without effect.
 func (h *Hooks) fill() {
 	if h.Streams == nil {
 		h.Streams = func(int) {}

@@ -12,38 +12,38 @@ import (
 
 // StreamInfo describes one stream, for debugging.
 type StreamInfo struct {
-	ID        uint64
-	Node      string // its id
-	Identity  string
-	Addr      string
-	View      string
+	ID        uint64 // number of the stream in this process
+	Node      string // node ID
+	Identity  string // SPIFFE ID of the caller; empty on plain text
+	Addr      string // host:port of the caller
+	View      string // Proxy.ID
 	Namespace string
-	SotW      bool // state of the world
+	SotW      bool // state of the world; false: delta
 	Opened    time.Time
-	Target    int64 // revision of the newest set of its view
-	Unacked   int   // bytes
-	// Behind is when the view first moved since the client was up to date; zero: the client is up to date, or has never
-	// been.
+	Target    int64 // revision of the newest set of the view
+	Unacked   int   // unacknowledged bytes
+	// Behind is the time of the view's first change that the client has not acknowledged. It is zero if the client is up
+	// to date, or if the view has not changed since the stream joined.
 	Behind             time.Time
 	Types              [xds.NumTypes]delta.Info
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal // of versions that are still in quarantine
+	Refusals           []Refusal // the client's refusals of versions that are not sent to it because of that
 	Withheld           []Withheld
 }
 
-// Inspect lists the streams, by node and then by age.
+// Inspect describes the joined streams, sorted by node ID and then by age.
 func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
-// InspectOf lists the streams that of selects by node id and proxy. Others cost almost nothing, because requests about
-// one proxy or one tenant may be frequent.
+// InspectOf describes the joined streams for which of returns true, sorted by node ID and then by age. Other streams
+// cost almost nothing. So frequent requests about one proxy or one tenant are cheap.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
 }
 
-// inspect lists the selected streams, by node and then by age.
+// inspect describes the selected streams, sorted by node ID and then by age.
 func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 	var seen []*stream
 	for _, st := range s.all() {
@@ -68,10 +68,10 @@ func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 // Withheld is a version that is withheld from one stream whose set contains it.
 type Withheld struct {
 	quarantine.Withheld
-	Good string // the version that the client has instead; may be empty
+	Good string // the version that the client has instead; empty: none, or an unknown one
 }
 
-// withheldFrom returns the versions that are withheld from the stream, given those of its view.
+// withheldFrom returns the versions that are withheld from the stream. view has the withheld versions of its view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
 		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
@@ -84,15 +84,15 @@ func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	return all
 }
 
-// good returns the version of a resource that the client has instead of another, and whether it subscribes to the
-// resource.
+// good returns the version of a resource that the client has, and whether it subscribes to the resource.
 func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
 	x.locked(func() { good, asks = x.state.Good(k.Type, k.Name), x.state.Asks(k.Type, k.Name) })
 	return good, asks
 }
 
-// Withheld lists the versions that are withheld from views. For views with proxies of this replica it lists only
-// versions in the set of one of them; for others it lists all until they are forgotten.
+// Withheld returns the versions that are withheld from views. For a view with proxies at this replica, it returns only
+// versions that the set of one of these proxies contains. For other views it returns all versions that the quarantine
+// still knows.
 func (s *Server) Withheld() (all []quarantine.Withheld) {
 	views := s.cfg.Quarantine.Withheld()
 	if len(views) == 0 {
@@ -108,8 +108,8 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	return all
 }
 
-// info returns the description of a joined stream. withheld lists the withheld versions by view, and sums caches sums
-// over clients with equal resources.
+// info describes a joined stream. withheld maps a view to its withheld versions. sums caches hashes that clients with
+// equal resources share.
 func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Sums) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.proxy.ID(), Namespace: st.proxy.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.proxy.Set().Revision}
@@ -121,7 +121,7 @@ func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Su
 	return i
 }
 
-// describe adds the data of the state machine.
+// describe adds the state of the protocol to a description.
 func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums) {
 	x.locked(func() {
 		i.Unacked = x.state.Unacked()
@@ -133,7 +133,7 @@ func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums)
 	})
 }
 
-// standing is quarantined. The caller holds the lock.
+// standing returns the same as quarantined. The caller holds the lock.
 func (x *exchange) standing() (all []Refusal) {
 	for _, r := range x.refusals {
 		if r.Name != "" && x.state.Quarantined(r.Type, r.Name) == r.Version {
@@ -143,16 +143,16 @@ func (x *exchange) standing() (all []Refusal) {
 	return all
 }
 
-// quarantined returns the refusals of versions that are still in quarantine.
+// quarantined returns the client's refusals of versions that are not sent to it because of that.
 func (x *exchange) quarantined() (all []Refusal) {
 	x.locked(func() { all = x.standing() })
 	return all
 }
 
-// Refusals lists the refused versions in quarantine, of all streams.
+// Refusals returns, for all streams, the client's refusals of versions that are not sent to it because of that.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
-// RefusalsOf lists the refused versions in quarantine, of streams of proxies in the selected namespaces.
+// RefusalsOf returns the same as Refusals for the streams of proxies in the namespaces for which of returns true.
 func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
 		if of(st.proxy.Namespace()) {
@@ -162,7 +162,7 @@ func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	return all
 }
 
-// ProxyOf returns the proxy of one stream; nil for an unknown id.
+// ProxyOf returns the proxy of the stream with an ID (StreamInfo.ID), or nil if there is no such stream.
 func (s *Server) ProxyOf(id uint64) Proxy {
 	s.mu.Lock()
 	st := s.streams[id]
@@ -173,8 +173,8 @@ func (s *Server) ProxyOf(id uint64) Proxy {
 	return st.proxy
 }
 
-// Dump returns the resources that one stream holds, or will hold after all responses in flight, by type and name; false
-// for an unknown id.
+// Dump returns the resources of a stream's client, by type and sorted by name. Responses in flight count as accepted.
+// id is StreamInfo.ID. ok is false if there is no such stream.
 func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	s.mu.Lock()
 	st := s.streams[id]
@@ -185,7 +185,7 @@ func (s *Server) Dump(id uint64) (held [xds.NumTypes][]*xds.Resource, ok bool) {
 	return st.holding(), true
 }
 
-// holding returns the resources that the client holds, or will hold after all responses in flight.
+// holding returns the resources of the client by type. Responses in flight count as accepted.
 func (x *exchange) holding() (held [xds.NumTypes][]*xds.Resource) {
 	x.locked(func() {
 		for t := range xds.NumTypes {

@@ -32,6 +32,7 @@ func TestPingsOfAgentsArePermitted(t *testing.T) {
 }
 
 // A client may send one ping a second; with more its connection is closed.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestOnePingASecond(t *testing.T) {
 	for every, ends := range map[time.Duration]bool{time.Second: false, 999 * time.Millisecond: true} {
 		synctest.Test(t, func(t *testing.T) {

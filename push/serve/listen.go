@@ -2,12 +2,14 @@ package serve
 
 import "net"
 
-// Listen wraps a listener so that the server can close the connection of a stream. gRPC has no other way to end a
-// stream whose client neither reads nor disconnects.
+// Listen returns a listener that wraps l, so that the server can close the connection of a stream. gRPC has no other
+// way to end a stream whose client neither reads nor disconnects. Closing the result closes l.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
+// listener is the result of Listen.
 type listener struct{ net.Listener }
 
+// Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -16,16 +18,17 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, remote: &address{Addr: c.RemoteAddr(), close: c.Close}}, nil
 }
 
-// conn is a connection that serves small reads from one larger read of the kernel. gRPC, and TLS below it, read a
-// header first, and an ACK is hardly longer than that.
+// conn is a connection that serves small reads from one larger read of the kernel. gRPC and TLS read a header first. An
+// ACK is hardly longer than the header, so that one read of the kernel suffices for both.
 type conn struct {
 	net.Conn
 	remote   *address
-	ahead    [aheadSize]byte // bytes from:to were read and not returned yet
+	ahead    [aheadSize]byte // ahead[from:to] was read from the kernel and not returned yet
 	from, to uint8
 }
 
-// aheadSize is large enough for an ACK: about 120 bytes of TLS. Each connection has this buffer.
+// aheadSize is the size of a connection's buffer in bytes. It is large enough for an ACK, which has about 120 bytes in
+// TLS.
 const aheadSize = 200
 
 // Read implements net.Conn. A read that is smaller than the buffer is served from it.
@@ -38,16 +41,17 @@ func (c *conn) Read(b []byte) (int, error) {
 		if n <= 0 {
 			return n, err
 		}
-		c.from, c.to = 0, uint8(n) // an error is returned again by the next read
+		c.from, c.to = 0, uint8(n) // the kernel returns the error again for the next read
 	}
 	n := copy(b, c.ahead[c.from:c.to])
 	c.from += uint8(n)
 	return n, nil
 }
 
+// RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-// address is a peer's address with a function that closes the connection. gRPC passes it on to the stream.
+// address is a peer's address with a function that closes the connection. gRPC passes it to the stream's handler.
 type address struct {
 	net.Addr
 	close func() error

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// about returns the attributes of a stream's log lines, with an error.
+// about returns the attributes of a log line about a stream and an error.
 func (st *stream) about(err error) []any {
 	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
 }
@@ -35,7 +35,7 @@ func (st *stream) logSent(r *delta.Reply) {
 	}
 }
 
-// logAcked logs an ACK at level debug. took is the time since the response was sent.
+// logAcked logs an ACK at level debug. took is the time from the response to the ACK.
 func (st *stream) logAcked(r *delta.Report, took time.Duration) {
 	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
 		log.Debug("response acknowledged", obs.KeyNode, st.client.ID, obs.KeyType, r.Type.String(), obs.KeyRevision, r.Revision, obs.KeyTook,
@@ -43,14 +43,14 @@ func (st *stream) logAcked(r *delta.Report, took time.Duration) {
 	}
 }
 
-// logRefusal logs a NACK: for each resource the first one immediately, then samples.
+// logRefusal logs a NACK. For each resource the first NACK is logged immediately, and later ones are sampled.
 func (st *stream) logRefusal(r Refusal) {
 	st.srv.refused.Warn("proxy refused configuration", strings.TrimSpace(r.Type.Noun()+" "+r.Name),
 		append(st.about(errors.New(r.Text)), obs.KeyType, r.Type.String(),
 			obs.KeyName, r.Name, obs.KeyObjects, r.Objects, obs.KeyVersion, r.Version, "stands", r.Good, obs.KeyRevision, r.Revision)...)
 }
 
-// The steps in which a stream may be refused (stream.step).
+// These are the steps in which a stream may be refused (stream.step).
 const (
 	inCredential = "credential"
 	inRequest    = "request"
@@ -58,15 +58,15 @@ const (
 	inQuestion   = "question"
 )
 
-// maxUnserved bounds the unknown types that one stream's lines name.
+// maxUnserved bounds the number of unknown types that are logged for one stream.
 const maxUnserved = 4
 
-// healthURL is a type without responses: agents report the health of a machine's workload with it.
+// healthURL is the type with which agents report the health of a machine's workload. Such requests get no response.
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
-// notServed logs the request of an unknown type, once for each stream and type. The request gets no response. An empty
-// response would remove the resources of the type that a proxy or agent has from another control plane, and a removed
-// extension configuration has crashed Envoys (envoyproxy/envoy#32823).
+// notServed logs a request of an unknown type, once for each stream and type. The request gets no response. An empty
+// response would remove resources of the type that a proxy or agent has received from another control plane. The
+// removal of an extension configuration can crash Envoy (envoyproxy/envoy#32823).
 func (st *stream) notServed(url string) {
 	short := fmt.Sprintf("%.200q", url)
 	if len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {

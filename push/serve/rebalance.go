@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// errSentAway is the reason for the end of a stream that SendAway closed. It is not a failure.
+// errSentAway is the cause for which SendAway closes a stream. Such an end is not logged as a failure.
 var errSentAway = errors.New("this replica sends the stream to another one")
 
-// Subscribed returns the number of streams, and the number of those that subscribed to an agent resource.
+// Subscribed returns the number of joined streams, and how many of them have subscribed to the agent type typeURL.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
 	if i, is := s.agentTypes[typeURL]; is {
@@ -22,9 +22,9 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	return len(all), subscribed
 }
 
-// SendAway closes n streams, chosen at random, and returns how many it closed. Whether they come back to another
-// replica is for the caller to arrange. Streams without a subscription to the agent resource go first; the others go
-// only with all. Clients see the end of their connection.
+// SendAway closes up to n streams, chosen at random, and returns how many it closed. Streams without a subscription to
+// agentType are closed first. Streams with one are closed only if all is set. Clients see the end of their connection.
+// The caller must ensure that they reconnect to another replica.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0
@@ -46,8 +46,8 @@ func (s *Server) SendAway(n int, agentType string, all bool) int {
 	return closed
 }
 
-// Lag returns the longest time that a stream has waited for its turn to be sent to. Streams whose client does not read
-// or acknowledge do not count.
+// Lag returns the longest time for which a stream has waited for a turn at the time now. Streams on which a goroutine
+// sends do not count, because their clients may be slow to read.
 func (s *Server) Lag(now time.Time) (longest time.Duration) {
 	for _, st := range s.all() {
 		for l := range st.markedAt {

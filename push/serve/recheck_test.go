@@ -49,6 +49,7 @@ func (r *refusals) refused(c attest.Caller) error {
 }
 
 // When a caller is refused, exactly its streams end.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRecheck(t *testing.T) {
 	const bad, good = "spiffe://mesh/ns/shop/sa/bad", "spiffe://mesh/ns/shop/sa/good"
 	var refused refusals
@@ -98,6 +99,7 @@ func (p *revoking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) 
 }
 
 // A caller that is refused between authentication and the first request is found, too.
+// Promise: security-workloads.md#renewals-and-revocation
 func TestRecheckWhileJoining(t *testing.T) {
 	const bad = "spiffe://mesh/ns/shop/sa/bad"
 	var refused refusals
@@ -145,6 +147,7 @@ func TestRefusedBeforeTheFirstRequest(t *testing.T) {
 
 // A caller whose credential has expired receives no Secrets besides its previous ones. If the caller can obtain a newer
 // credential, the stream ends, so that the caller presents it.
+// Promise: security-ca.md#streams-whose-credential-has-ended, security-workloads.md#identity-and-private-keys
 func TestSecretsNeedACredential(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var ended atomic.Bool
@@ -170,6 +173,7 @@ func TestSecretsNeedACredential(t *testing.T) {
 
 // A changed Secret has a new private key. A caller whose credential has expired keeps the previous version until it
 // presents a newer one; if it can obtain one, the stream ends.
+// Promise: security-ca.md#streams-whose-credential-has-ended, security-workloads.md#identity-and-private-keys
 func TestRenewedSecretsNeedACredential(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		var ended atomic.Bool
@@ -208,6 +212,7 @@ func TestRenewedSecretsNeedACredential(t *testing.T) {
 }
 
 // A module's configuration with another credential is not sent to such a caller either; one without a credential is.
+// Promise: security-ca.md#streams-whose-credential-has-ended, security-workloads.md#identity-and-private-keys
 func TestRenewedModulesNeedACredential(t *testing.T) {
 	var ended atomic.Bool
 	pulled := func(version string) *xds.Resource {

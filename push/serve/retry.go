@@ -9,16 +9,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld lists the versions that a stream must not be sent at one moment although it did not refuse them itself. It
-// is computed before the stream's lock is acquired, because that calls other packages.
+// withheld states the versions that must not be sent on a stream at one moment, although the client did not refuse them
+// itself. It is computed before the stream's lock is acquired, because computing it calls other packages.
 type withheld struct {
-	versions []quarantine.Key // of the stream's view
-	secrets  bool             // all versions of Secrets that the client does not have, because the caller's credential has ended
-	secret   bool             // the last check withheld a Secret or credential
-	own      bool             // the last check withheld a version that is withheld from the client's identity alone
+	versions []quarantine.Key // versions of the stream's view in quarantine
+	secrets  bool             // Secrets and credentials are withheld, because the caller's credential has expired
+	secret   bool             // set by covers when it withholds a Secret or credential
+	own      bool             // set by covers when it withholds a version that is withheld from this identity alone
 }
 
-// withheldNow returns the versions that a stream must not be sent now. It is nearly always nil: nothing is withheld.
+// withheldNow returns the versions that must not be sent on the stream now, or nil if nothing is withheld, which is
+// nearly always the case.
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
@@ -34,13 +35,15 @@ func (st *stream) withheldNow() *withheld {
 	return &withheld{versions: w.versions, secrets: w.secrets}
 }
 
-// covers returns the argument of delta.State.Withhold.
+// covers returns a function that reports whether a version is withheld, for delta.State.Withhold. It returns nil if w
+// is nil.
 func (w *withheld) covers() func(*xds.Resource) bool {
 	if w == nil {
 		return nil
 	}
 	return func(r *xds.Resource) bool {
-		// A Secret contains a private key that the client did not have, a confidential extension a credential.
+		// A new version of a Secret contains a private key that the client does not have, and a confidential extension
+		// contains a credential.
 		if w.secrets && (r.Type == xds.Secret || r.Confidential) {
 			w.secret = true
 			return true
@@ -56,8 +59,8 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter identifies the client for the quarantine of a version: by credential if the version is withheld from its
-// identity alone, otherwise by identity.
+// reporter returns the reporter that the client is for the quarantine of a version: its credential if the version is
+// withheld from its identity alone, otherwise its identity.
 func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	if k.Identity != "" {
 		return quarantine.Reporter(st.credential())
@@ -65,23 +68,25 @@ func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	return quarantine.ReporterOf(st.client.Identity, st.client.ID)
 }
 
-// credential returns the client's credential; zero if nothing distinguishes it from others of its identity.
+// credential returns the client's credential. It is zero if it does not distinguish the client from others of its
+// identity.
 func (st *stream) credential() quarantine.Credential {
 	return quarantine.CredentialOf(st.client.Identity, st.client.Caller.Credential())
 }
 
-// reportOn returns the client's report about a version.
+// reportOn returns a report of the client about a version, without an outcome.
 func (st *stream) reportOn(k quarantine.Key, now time.Time) quarantine.Report {
 	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy,
 		At: now, Namespace: st.proxy.Namespace()}
 }
 
-// withholds reports whether the quarantine withholds a version from the stream, which k covers.
+// withholds reports whether the quarantine withholds a version from the stream. k must cover the client's identity.
 func (st *stream) withholds(k quarantine.Key) bool {
 	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
-// lacks reports whether the client's set has a version that it neither holds nor has refused.
+// lacks reports whether the client's set contains a version that the client neither has, nor is being sent, nor has
+// refused.
 func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	if x.isToHave(k) {
 		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
@@ -89,20 +94,20 @@ func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	return is
 }
 
-// retriesOne permits that only this client is sent a withheld version; false: the stream has ended.
-func (x *exchange) retriesOne(k quarantine.Key) (open bool) {
+// addRetry records that this client is sent a withheld version, as a retry. It returns false if the stream has ended.
+func (x *exchange) addRetry(k quarantine.Key) (open bool) {
 	x.locked(func() { x.retries, open = append(x.retries, k), !x.closed })
 	return open
 }
 
-// isToHave reports whether the newest set of the stream's view has a version.
+// isToHave reports whether the newest set of the stream's view contains a version.
 func (x *exchange) isToHave(k quarantine.Key) bool {
 	want := x.proxy.Set().Types[k.Type].Get(k.Name)
 	return want != nil && want.Version == k.Version
 }
 
-// acknowledgedRetries removes and returns the retries that the client has acknowledged, and forgets those that it
-// refused or that are no longer in its set. The caller holds the lock.
+// acknowledgedRetries removes and returns the retries that the client has acknowledged. It also removes those that the
+// client refused, or that its set no longer contains. The caller holds the lock.
 func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	if len(x.retries) == 0 {
 		return nil
@@ -117,8 +122,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends withheld versions that are due to one proxy each, and released versions to the streams that lack them.
-// watch calls it.
+// retry sends each withheld version whose retry is due to one proxy, and released versions to the streams that lack
+// them. watch calls it.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -147,7 +152,7 @@ func (s *Server) byView() map[string][]*stream {
 	return streams
 }
 
-// retryOne sends a due version to the most suitable stream, one for each version of Envoy.
+// retryOne sends a withheld version, for each version of Envoy for which a retry is due, to the most suitable stream.
 func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	q := s.cfg.Quarantine
 	due := map[string]bool{} // by version of Envoy
@@ -174,7 +179,7 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 		if !q.Begin(k, envoy, st.reporter(k), st.id) {
 			continue
 		}
-		if !st.retriesOne(k) {
+		if !st.addRetry(k) {
 			q.Leave(st.id)
 			continue
 		}
@@ -182,15 +187,15 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	}
 }
 
-// A released version goes to firstResumed streams first, and then each time to twice as many, so that few receive it if
-// it is refused again.
+// A released version is sent to firstResumed streams, then to twice as many, and so on. So few clients receive it if it
+// is refused again.
 const (
 	firstResumed = 8
-	mostResumed  = 1 << 20 // more streams than a replica has: all have been woken by then
+	mostResumed  = 1 << 20 // more than the streams of a replica: at this number all streams have been marked
 )
 
-// resume marks streams that lack a released version: firstResumed of them in the first call for a version, twice as
-// many in each further call, until no stream lacks it.
+// resume requests turns for streams that lack a released version: firstResumed streams in the first call for a version,
+// and twice as many in each further call. When no stream lacks the version, it forgets the version.
 func (s *Server) resume(k quarantine.Key, streams []*stream) {
 	room := max(firstResumed, 2*s.resuming[k])
 	s.resuming[k] = room

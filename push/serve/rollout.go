@@ -8,30 +8,31 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// anyPlan permits every plan, for a stream that has not been up to date yet: its first configuration is not delivered
-// progressively.
+// anyPlan is the value of exchange.may that permits every plan. A stream has it until its client is up to date for the
+// first time, because the first configuration is not delivered progressively.
 const anyPlan = math.MaxInt64
 
-// rolloutState is a stream's part in the delivery of a plan. The delivery begins with the first send after the stream's
-// turn for the plan, and ends when the client has the whole plan. Every turn for a plan ends in exactly one of
-// Accepted, Skipped and Refused. Until then it occupies a slot of the rollout (push/fanout).
+// rolloutState is the state of a stream in the progressive delivery of a plan. For the stream, the delivery begins with
+// the first send after its turn for the plan was granted, and ends when the client has acknowledged or refused the
+// plan. Then exactly one of Accepted, Skipped and Refused is called. Until then the stream occupies a slot of the
+// rollout (push/fanout).
 type rolloutState struct {
 	turn bool  // a turn for a plan was granted, and nothing was sent since
 	plan int64 // the plan of the last such turn
 	has  int64 // the plan of the set that is sent; older than plan if the view has not moved yet
-	on   bool
-	sent bool // a part of the plan was sent
-	part bool // a part was withheld, because only this identity refuses it: its ACK says nothing about others
+	on   bool  // the plan is being delivered
+	sent bool  // a part of the plan was sent
+	part bool  // a part was withheld from this identity alone, so the client's ACK proves nothing about other clients
 }
 
-// tryPlan requests a turn for a plan that is new to the stream.
+// tryPlan requests a turn for a plan that the stream may not be sent yet.
 func (x *exchange) tryPlan(plan int64, now time.Time) {
 	x.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
 	x.turn.Load().Try(plan)
 }
 
-// begins reports whether the stream may be sent all of a set. If the set's plan is newer than the permitted one, it
-// requests a turn for that plan. A view may move between the grant of a turn and its use. The caller holds the lock.
+// begins reports whether the stream may be sent all of a set. If the set's plan is newer than the permitted plan, it
+// requests a turn for the plan; the view may have moved after the present turn was granted. The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
@@ -48,8 +49,8 @@ func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	return true
 }
 
-// took ends the turn for the plan that is tried on the client, if the client has acknowledged all of it: the plan
-// counts as accepted, or as skipped if it says nothing about other streams. The caller holds the lock.
+// took ends the delivery of a plan if the client has acknowledged all of it. The plan counts as accepted, or as skipped
+// if the ACK proves nothing about other clients. The caller holds the lock.
 func (x *exchange) took() {
 	if !x.rollout.on || !x.state.Took() {
 		return
@@ -62,8 +63,8 @@ func (x *exchange) took() {
 	}
 }
 
-// refused ends the turn for a plan after a refusal of the client. It returns the plan that was tried on it, or 0. The
-// caller holds the lock.
+// refused ends the delivery of a plan after a refusal by the client. It returns the plan, or 0 if no plan was delivered
+// progressively. The caller holds the lock.
 func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()
@@ -71,8 +72,8 @@ func (x *exchange) refused() (plan int64) {
 	return x.rollout.plan
 }
 
-// planOver ends the turn for a plan. It reports whether the sent set was of that plan. If it was older, the newer plan
-// needs another turn.
+// planOver ends the delivery of a plan. It reports whether the sent set belongs to the plan. If the set is older, the
+// plan needs another turn.
 func (x *exchange) planOver() (current bool) {
 	r := &x.rollout
 	r.on = false
@@ -82,8 +83,8 @@ func (x *exchange) planOver() (current bool) {
 	return current
 }
 
-// grown ends the first delivery of a stream that is up to date: from now on plans are tried on it. The caller holds the
-// lock.
+// grown records that the client has its first configuration, set. From now on the stream takes part in rollouts. The
+// caller holds the lock.
 func (x *exchange) grown(set *manifest.Set) {
 	if x.may.CompareAndSwap(anyPlan, set.Plan) {
 		x.rollout.plan = set.Plan

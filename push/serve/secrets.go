@@ -15,23 +15,26 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// SecretSubscriber is a Proxy whose Secrets are made by name, because they are expensive and few are requested.
-// SubscribeSecrets returns when Set contains the Secrets that exist. It may block briefly.
+// SecretSubscriber is a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are expensive to
+// build, and few of them are requested.
 type SecretSubscriber interface {
+	// SubscribeSecrets adds and drops subscriptions. It may block briefly, and returns when Set contains those of the
+	// added Secrets that exist, or when ctx ends.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
-// Bounds of the Secrets that one stream may request. Names of Secrets and namespaces have 253 bytes at most.
+// These bound the Secrets that one stream may request. Kubernetes' names of Secrets and namespaces have at most 253
+// bytes.
 const (
-	maxSecretNames = 4096
-	maxSecretName  = 640
+	maxSecretNames = 4096 // number of names
+	maxSecretName  = 640  // length of a name in bytes
 )
 
-// subscribeSecrets subscribes the view to the Secrets of a request, before the request is answered. The returned
-// function drops the Secrets that are no longer requested. It is called after the request was processed, because
-// otherwise their absence would be reported to the client. Only the reading goroutine calls both.
+// subscribeSecrets subscribes the view to the Secrets of a request, before the request is processed. The caller calls
+// the returned function after the request was processed: it drops the Secrets that are no longer requested. If they
+// were dropped before, the client would be sent their removal. Only the reading goroutine calls both functions.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
-	asker, ok := st.proxy.(SecretSubscriber)
+	subscriber, ok := st.proxy.(SecretSubscriber)
 	if m.Type == xds.Secret || m.Type == xds.Extension { // some extensions contain credentials
 		st.secrets.Store(true)
 	}
@@ -44,12 +47,12 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 	var add, drop []string
 	listed := map[string]bool{}
 	for name := range names(m.Subscribe) {
-		asked := st.secretNames[name]
-		if !asked && (len(st.secretNames)+len(add) >= maxSecretNames || len(name) > maxSecretName) {
+		had := st.secretNames[name]
+		if !had && (len(st.secretNames)+len(add) >= maxSecretNames || len(name) > maxSecretName) {
 			continue
 		}
 		name = strings.Clone(name)
-		if listed[name] = true; !asked {
+		if listed[name] = true; !had {
 			add = append(add, name)
 		}
 	}
@@ -79,18 +82,18 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 		delete(st.secretNames, name)
 	}
 	if len(add) > 0 {
-		asker.SubscribeSecrets(ctx, add, nil)
+		subscriber.SubscribeSecrets(ctx, add, nil)
 		st.retarget() // the client's list of held resources is compared with the new set
 	}
 	return func() {
 		if len(drop) > 0 {
-			asker.SubscribeSecrets(ctx, nil, drop)
+			subscriber.SubscribeSecrets(ctx, nil, drop)
 		}
 	}
 }
 
-// mayHaveKeys reports whether the stream may request more Secrets. If a newer credential would help, it ends the
-// stream.
+// mayHaveKeys reports whether the stream may request more Secrets. If it may not, and the caller can obtain a newer
+// credential, it ends the stream.
 func (st *stream) mayHaveKeys() bool {
 	may, again := st.credentialAllows()
 	if may {
@@ -100,8 +103,8 @@ func (st *stream) mayHaveKeys() bool {
 	return false
 }
 
-// credentialAllows reports whether the caller's credential is in force for Secrets, and if not, whether a newer one can
-// be obtained.
+// credentialAllows reports whether the caller's credential permits Secrets. If it does not, again reports whether the
+// caller can obtain a newer credential.
 func (st *stream) credentialAllows() (may, again bool) {
 	if st.client.Caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
 		return true, false
@@ -109,8 +112,8 @@ func (st *stream) credentialAllows() (may, again bool) {
 	return st.srv.cfg.MayHaveKeys(st.client.Caller)
 }
 
-// noKeys logs that Secrets are withheld because the credential has ended, and ends the stream if a newer one can be
-// obtained.
+// noKeys logs that Secrets are withheld because the credential has expired. If again is set, it ends the stream, so
+// that the caller returns with a newer credential.
 func (st *stream) noKeys(again bool, what string) {
 	err := errors.New("the credential has ended: " + what)
 	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)
@@ -119,9 +122,9 @@ func (st *stream) noKeys(again bool, what string) {
 	}
 }
 
-// heldKeys retries new versions of Secrets that were held back. They are sent if the identity has shown a newer
-// credential meanwhile.
-func (st *stream) heldKeys() {
+// retryHeldSecrets requests a turn for new versions of Secrets that were held back, if the caller's credential permits
+// them again: the identity may have presented a newer credential on another stream.
+func (st *stream) retryHeldSecrets() {
 	if !st.takeSecretsHeld() {
 		return
 	}
@@ -143,7 +146,7 @@ func (x *exchange) takeSecretsHeld() (held bool) {
 // holdSecrets records that new versions of Secrets are still held back.
 func (x *exchange) holdSecrets() { x.locked(func() { x.secretsHeld = true }) }
 
-// names returns a list, which may be nil, as a sequence.
+// names returns a sequence of names; nil becomes an empty sequence.
 func names(all iter.Seq[string]) iter.Seq[string] {
 	if all == nil {
 		return func(func(string) bool) {}

@@ -9,9 +9,10 @@ import (
 	"navarch.io/navarch/push/fanout"
 )
 
-// send is a turn: it sends everything that may be sent now, or with urgent only what does not wait for configuration.
-// It does not block: responses within the credit fit into gRPC's write quota, and the others are sent by another
-// goroutine. It returns the number of bytes sent.
+// send uses a granted turn: it sends all responses that may be sent now. With urgent, it sends only changes that do not
+// wait for configuration. plan is the newest plan that may be sent; 0: unchanged. send does not block: responses within
+// the credit fit into gRPC's write quota, and another goroutine sends the others. It returns the number of bytes that
+// it has sent itself and that the client will acknowledge.
 func (st *stream) send(urgent bool, plan int64) int {
 	if !st.begin(urgent, plan) {
 		return 0
@@ -25,7 +26,8 @@ func (st *stream) send(urgent bool, plan int64) int {
 	return bytes
 }
 
-// sendSome sends until nothing is left, or until a response may block, which it returns without sending it.
+// sendSome sends responses until none is left. It stops at a response that may block, and returns it without sending
+// it.
 func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	for {
 		start := time.Now()
@@ -44,7 +46,7 @@ func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	}
 }
 
-// sendRest sends the response that would have blocked, and the following ones until nothing is left.
+// sendRest sends first, which may block, and then responses until none is left.
 func (st *stream) sendRest(first *outgoing) {
 	bytes := 0
 	defer func() { st.turn.Load().Sent(bytes) }()
@@ -59,8 +61,8 @@ func (st *stream) sendRest(first *outgoing) {
 	}
 }
 
-// nextOutgoing requests the next response from the exchange, with the present state of quarantine and credentials.
-// False means that nothing is left, and that the caller no longer sends.
+// nextOutgoing returns the next response of the exchange, for the present state of quarantine, credentials and agent
+// resources. It returns false if no response is left; the caller has then ceased to be the sending goroutine.
 func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	for {
 		w, offered := st.withheldNow(), st.offersNow()
@@ -74,7 +76,7 @@ func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	}
 }
 
-// queued reports how long the oldest mark of this turn has waited.
+// queued reports to a hook how long the oldest mark of a turn has waited, and clears the marks that the turn serves.
 func (st *stream) queued(urgent bool) {
 	oldest := int64(0)
 	for l := range st.markedAt {
@@ -90,7 +92,8 @@ func (st *stream) queued(urgent bool) {
 	}
 }
 
-// push passes one response to gRPC and returns how many of its bytes will be acknowledged; false: the stream is broken.
+// push passes one response to gRPC. It returns how many bytes the client will acknowledge. written is false if the
+// stream is broken.
 func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	r, msg := &o.reply, any(nil)
 	switch {
@@ -121,13 +124,13 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	return r.Size, true
 }
 
-// pushTimed is push for a response that may block. If it blocks for too long the stream is closed.
+// pushTimed does the same as push. If the write takes longer than Config.WriteTimeout, the stream is closed.
 func (st *stream) pushTimed(o *outgoing, start time.Time) (bytes int, written bool) {
 	defer st.timed(o.what()).Stop()
 	return st.push(o, start)
 }
 
-// timed closes the stream if the present write takes too long.
+// timed returns a timer that closes the stream after Config.WriteTimeout. The caller stops it after the write.
 func (st *stream) timed(what string) *time.Timer {
 	return time.AfterFunc(st.srv.cfg.WriteTimeout, func() {
 		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", what, st.srv.cfg.WriteTimeout)) {
@@ -136,7 +139,8 @@ func (st *stream) timed(what string) *time.Timer {
 	})
 }
 
-// check checks a stream's deadlines.
+// check ends the stream if its client missed a deadline or must reconnect, and requests a turn when the time to resume
+// is over.
 func (st *stream) check(now time.Time) {
 	defer st.rescue()
 	late, resumed, idle, again := st.overdue(now, limits{st.srv.cfg.AckDeadline, st.srv.cfg.ResumeTime, st.srv.cfg.AgentTypes})

@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sender decides which goroutine sends on a stream. One goroutine sends at a time. It starts with a turn, requests and
-// writes responses until no response is left, and then stops. A turn that comes meanwhile is added to its task.
+// sender decides which goroutine sends on a stream. One goroutine sends at a time. It begins with a granted turn, gets
+// and writes responses until no response is left, and then stops. A turn that is granted meanwhile extends its task.
 type sender struct {
 	task  task
-	again bool // a turn came: offers and withheld may be out of date
-	// due means that the response being written is outside the credit: the client must read before it can acknowledge.
+	again bool // a turn was granted since the goroutine read offers and withheld, which may be out of date
+	// due means that the response being written exceeds the credit, so the client must read it before it can acknowledge.
 	due       bool
-	unwritten bool // an answer may not be written by gRPC yet, so that the next response may block
+	unwritten bool // gRPC may not have written the last answer yet, so that the next response may block
 }
 
 // task is the work of the sending goroutine.
@@ -22,18 +22,18 @@ type task uint8
 
 const (
 	nobody  task = iota // no goroutine sends
-	urgents             // everything that does not wait for configuration
-	all                 // everything
+	urgents             // it sends the changes that do not wait for configuration
+	all                 // it sends all changes
 )
 
-// outgoing is one response: to a tool's request, or of a subscribed type.
+// outgoing is one response: an answer to a tool's request, or a reply of a subscribed type.
 type outgoing struct {
 	reply  delta.Reply
 	answer *answer
 	blocks bool // writing it may block until the client reads
 }
 
-// what returns the type of the message, for log lines.
+// what returns the name of the response's type, for log lines.
 func (o *outgoing) what() string {
 	if o.answer != nil {
 		return o.answer.url
@@ -41,9 +41,9 @@ func (o *outgoing) what() string {
 	return typeName(o.reply.Type, o.reply.URL)
 }
 
-// begin begins a turn of the stream. plan is the newest permitted plan; 0: unchanged. It returns true if the caller
-// sends from now on and must call next. It returns false if another goroutine does the work of the turn, or the stream
-// has ended.
+// begin begins a granted turn of the stream. plan is the newest plan that the stream may be sent; 0: unchanged. It
+// returns true if the caller becomes the sending goroutine and must call next. It returns false if another goroutine
+// sends, which then does the work of the turn, or if the stream has ended.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -69,7 +69,7 @@ func (x *exchange) begin(urgent bool, plan int64) bool {
 	return true
 }
 
-// stop ends the sending of a goroutine that cannot continue.
+// stop records that the sending goroutine cannot continue.
 func (x *exchange) stop() { x.locked(func() { x.sender.task, x.sender.due = nobody, false }) }
 
 // sending reports whether a goroutine sends, or the stream has ended.
@@ -82,14 +82,15 @@ func (x *exchange) sending() (is bool) {
 type found uint8
 
 const (
-	nothing   found = iota // the caller stops sending
-	something              // there is a response to write
-	// lookAgain: a turn came since the caller read offers and withheld. The caller reads both again, and then calls next.
+	nothing   found = iota // no response is left; the caller has ceased to be the sending goroutine
+	something              // there is a response, which the caller must write
+	// lookAgain means that a turn was granted since the caller read offers and withheld. The caller must read both again,
+	// and then call next.
 	lookAgain
 )
 
-// next returns the next response. since is when the view moved, if the client turns out to have acknowledged everything
-// of that move. w and offered are the caller's look-ups.
+// next returns the next response to write. w and offered are what the caller has just read. If nothing is left and the
+// client has acknowledged a change of its view, since is the time of the change (converged); otherwise since is zero.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -129,7 +130,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 	s.task = nobody
 	x.wake(now)
 	if urgent {
-		return out, nothing, since // the turn for everything is still to come
+		return out, nothing, since // another turn sends the remaining changes
 	}
 	for l := range x.markedAt {
 		x.markedAt[l].Store(0) // earlier marks are served by the responses that were sent

@@ -31,74 +31,75 @@ import (
 type Config struct {
 	Planner Planner
 	Budget  fanout.Budget // Streams is PILOT_PUSH_THROTTLE
-	Workers int           // sending goroutines; 0: one for each processor
+	Workers int           // number of sending goroutines; 0: one for each processor
 	Hooks   Hooks
-	// Quarantine withholds versions from a view that several of its proxies refused; nil: one for this process alone.
+	// Quarantine withholds versions from a view after several of the view's proxies have refused them. nil: a new
+	// quarantine, which other replicas do not share.
 	Quarantine *quarantine.Quarantine
-	// Blame returns the objects from which a refused resource of a view was made, the likeliest cause first. text is the
-	// client's message. The goroutine that reads the stream calls it. nil: no objects are named.
+	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. text is the
+	// client's message. The goroutine that reads the stream calls it. nil: refusals name no objects.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
-	// Authenticate returns the identity of the peer. Its error ends the stream with Unauthenticated, or with Unavailable
-	// if it is attest.ErrUnavailable. The zero Caller has shown no identity, and gets everything that needs none. nil:
-	// callers on plain text have no identity, and all others are refused.
+	// Authenticate returns the identity of the peer of a call. Its error ends the stream: with Unavailable if it is
+	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is sent
+	// only configuration that needs no identity. nil: peers on plain text have no identity, and peers on TLS are refused.
 	Authenticate func(context.Context) (attest.Caller, error)
-	// Refused returns why an authenticated caller is no longer served, which ends the stream with PermissionDenied; nil:
-	// it may stay. It is called for each stream when it joins, and by Recheck. A nil function refuses no caller.
+	// Refused returns the reason why an authenticated caller is no longer served, or nil if it is. With a reason the
+	// stream ends with PermissionDenied. It is called when a stream joins, and by Recheck. nil: no caller is refused.
 	Refused func(attest.Caller) error
-	// MayHaveKeys reports whether a caller may have Secrets that it has not requested before, and new versions of the
-	// others. Without the right the first are left out, and new versions wait for Recheck. With again the stream ends, so
-	// that its client returns with a newer credential. It is called before each response of a stream with Secrets, within
-	// its turn (fanout.Loop.Join). nil: every caller may have them.
+	// MayHaveKeys reports whether a caller may be sent Secrets that it has not requested before, and new versions of other
+	// Secrets. If it may not, a request for new Secrets is ignored, and new versions wait for Recheck. If again is set,
+	// the stream ends, so that its client returns with a newer credential. It is called before each response of a stream
+	// with Secrets, within the stream's turn (fanout.Loop.Join). nil: every caller may have them.
 	MayHaveKeys func(attest.Caller) (may, again bool)
-	// Callers counts the resources of each identity; nil: a new Ledger with the defaults.
+	// Callers bounds what each identity uses; nil: a new Ledger with the default limits.
 	Callers *budget.Ledger
-	// Sources counts the resources of callers without a credential, by their address; nil: a new Ledger.
+	// Sources bounds what callers without a credential use, by their address; nil: a new Ledger with larger limits.
 	Sources *budget.Ledger
-	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
+	// AgentTypes are served in addition to Envoy's types; at most delta.MaxDynamic.
 	AgentTypes []AgentType
-	// Answers are the request types of tools (istioctl). Each request gets one response, and nothing is pushed.
+	// Answers are the request types of tools (istioctl).
 	Answers []Answer
-	// Identifier names the control plane in responses (ControlPlane.identifier).
+	// Identifier names the control plane in responses to tools (ControlPlane.identifier).
 	Identifier string
-	// Store returns the name of the store to which revisions belong. Clients receive no name if it is nil or returns an
-	// empty string.
+	// Store returns the name of the store to which revisions belong. If it is nil or returns "", clients receive no name.
 	Store func() string
-	// Place returns the place of the newest state that was read in the leaders' chain. Clients receive no place if it is
-	// nil or returns an empty string.
+	// Place returns the place of the newest state that this replica has read in the leaders' chain. If it is nil or
+	// returns "", clients receive no place.
 	Place        func() string
-	AckDeadline  time.Duration // time for an ACK before the stream is closed; 0: 60 s
-	WriteTimeout time.Duration // time to write a due response before the stream is closed; 0: 30 s
-	ResumeTime   time.Duration // time in which a resumed stream must request all types that it held; 0: 5 s
+	AckDeadline  time.Duration // time for an ACK, after which the stream is closed; 0: 60 s
+	WriteTimeout time.Duration // time to write a response that may block, after which the stream is closed; 0: 30 s
+	ResumeTime   time.Duration // time for a resuming client to request all types that it held; 0: 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // receives panics that end one stream; nil: a new one that logs to Log
 	// Ledger counts the acknowledgements of each published plan; nil: they are not counted.
 	Ledger *ledger.Ledger
 }
 
-// Server is the xDS server. Register it, listen with Listen, and Run it.
+// Server is the xDS server. The caller registers it on a grpc.Server (Register, Options), listens with Listen, and
+// calls Run. Its methods are safe for concurrent use.
 type Server struct {
 	cfg        Config
 	loop       *fanout.Loop
-	sets       delta.Names // subscriptions
+	sets       delta.Names // interns subscriptions
 	diffs      delta.Diffs
 	agentTypes map[string]int // by type URL: index in Config.AgentTypes; immutable
 	dynamic    []string       // type URLs of the agent types
 
 	clients *obs.Sampled // log lines that clients cause
-	refused *obs.Sampled // log lines about refused resources, separate so that many of them hide no others
+	refused *obs.Sampled // log lines about refused resources; separate, so that many of them do not hide other lines
 
 	answers map[string]int // by type URL: index in Config.Answers; immutable
 
 	serial  atomic.Uint64
-	mu      sync.Mutex // guards streams; a leaf
+	mu      sync.Mutex // guards streams; no other lock is acquired while it is held
 	streams map[uint64]*stream
 
-	// resuming contains the released versions that are being sent, with the number of streams woken last. Only watch uses
+	// resuming maps a released version that is being sent to the number of streams that were marked last. Only watch uses
 	// it.
 	resuming map[quarantine.Key]int
 }
 
-// New returns a Server.
+// New returns a Server. It panics if there are more than delta.MaxDynamic agent types.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
 	if cfg.Quarantine == nil {
@@ -136,26 +137,27 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Options returns the options of a grpc.Server on which a Server is registered, chosen by measurement. The codec does
-// not affect other services on it.
+// Options returns the options that a grpc.Server needs for a Server. Their sizes were chosen by measurement. Other
+// services may be registered on the same grpc.Server.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.WriteBufferSize(64 << 10),
 		grpc.ReadBufferSize(0), // the default is a buffer of 32 KB for each TLS connection
 		grpc.InitialWindowSize(65535),
-		// Static windows need no ping for each ACK. gRPC extends the connection's window as frames arrive, even unread ones,
-		// so its size bounds nothing. A small window would stop a proxy that resumes (350 KB) every 64 KB until it is written
-		// to.
+		// With static windows gRPC sends no ping for each ACK. gRPC extends the connection's window as frames arrive, even
+		// unread ones, so its size does not bound memory. With a small window, a proxy that resumes (350 KB) would have to
+		// wait for a window update after every 64 KB.
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		experimental.BufferPool(&buffers{}),
-		grpc.MaxRecvMsgSize(16 << 20), // initial versions: 44 bytes per name
+		grpc.MaxRecvMsgSize(16 << 20), // a resuming client lists versions: 44 bytes and the name for each resource
 	}
 }
 
-// Register adds the AggregatedDiscoveryService, delta and state of the world, to a server made with Options.
+// Register registers the AggregatedDiscoveryService (delta and state of the world) on a grpc.Server, which must have
+// been made with Options.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	handler := func(sotw bool) grpc.StreamHandler {
 		return func(_ any, g grpc.ServerStream) error { return s.serve(g, sotw) }
@@ -171,7 +173,8 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends and checks deadlines until ctx ends, and then returns nil. Nothing is sent without Run.
+// Run sends responses and checks deadlines until ctx ends, and then returns nil. Streams are sent nothing before Run is
+// called.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
@@ -183,13 +186,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// Budget returns the fan-out's budget in force.
+// Budget returns the budget of the fan-out, with defaults filled in.
 func (s *Server) Budget() fanout.Budget { return s.loop.Budget() }
 
-// Joins returns the number of streams that were opened so far.
+// Joins returns the number of streams that were opened so far, whether or not they joined.
 func (s *Server) Joins() uint64 { return s.serial.Load() }
 
-// Streams returns the number of streams that have joined.
+// Streams returns the number of streams that have joined and not ended.
 func (s *Server) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +202,7 @@ func (s *Server) Streams() int {
 // Waiting returns the number of streams that wait for their turn in a lane.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
-// watch closes streams whose deadline has passed.
+// watch closes streams whose deadline has passed, retries withheld versions, and lets caches and budgets expire.
 func (s *Server) watch(ctx context.Context) {
 	period := min(time.Second, s.cfg.AckDeadline/4, s.cfg.ResumeTime/2)
 	tick := time.NewTicker(period)
@@ -247,14 +250,14 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers are refused now, and returns their number. Other streams are sent the Secrets
-// that were held back for lack of a credential, if their callers have one again.
+// Recheck ends the streams whose callers are refused now (Config.Refused), and returns their number. Other streams are
+// sent the Secrets that were held back because of an expired credential, if Config.MayHaveKeys permits them again.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {
 			ended++
 		} else {
-			st.heldKeys()
+			st.retryHeldSecrets()
 		}
 	}
 	return ended

@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stream is one ADS stream. Its handler's goroutine reads. A worker of the fan-out, or a goroutine that may block,
-// sends (send.go). State that they and others change is in its exchange.
+// stream is one ADS stream. The handler's goroutine reads. A worker of the fan-out, or a goroutine of the stream that
+// may block, sends (send.go). State that several goroutines change is in the exchange.
 type stream struct {
 	srv        *Server
 	id         uint64
@@ -32,29 +32,29 @@ type stream struct {
 	hangUp     func() error // closes the connection; nil without Listen
 	client     Client
 	places     bool          // the client understands places (newest)
-	place      *budget.Entry // in the budget of its identity, or of its address; nil before enter
+	place      *budget.Entry // entry in the budget of the caller's identity or address; nil before enter
 	opened     time.Time
-	secrets    atomic.Bool   // it has requested Secrets
-	agentTypes atomic.Uint32 // a bit for each of Config.AgentTypes that was requested
+	secrets    atomic.Bool   // the client has requested Secrets or extensions
+	agentTypes atomic.Uint32 // a bit for each element of Config.AgentTypes that was requested
 
 	// Only the goroutine that reads the stream uses the fields below.
 	secretNames map[string]bool // Secrets to which the view is subscribed
-	answered    nonces          // of answers to tools
+	answered    nonces          // nonces of answers to tools
 	unread      []*answer       // answers that the client may not have read
 	unserved    []string        // unknown types that were requested; bounded
 	step        string          // the present step, for log lines about a refusal: inCredential and so on
-	early       bool            // the stream is an agent's that was admitted before its Envoy moves
+	early       bool            // an agent joined before it moves its Envoy to this replica
 
 	exchange
 }
 
-// serve is the gRPC handler.
+// serve handles one stream of gRPC, until it ends. The error is the gRPC status of the stream.
 func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st := &stream{srv: s, id: s.serial.Add(1), grpc: g, sotw: sotw, opened: time.Now()}
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
-	if g.Context().Err() != nil { // the client has gone, not only its side of the stream
+	if g.Context().Err() != nil { // the client has disconnected, and not only closed its side of the stream
 		st.unreadOver()
 	}
 	st.place.Leave()
@@ -72,8 +72,8 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	return err
 }
 
-// run authenticates the caller and then processes requests until the stream ends. It returns the reason: io.EOF if the
-// client has closed its side.
+// run authenticates the caller, and then processes requests until the stream ends. The error is the reason for the end;
+// io.EOF means that the client has closed its side.
 func (st *stream) run(ctx context.Context) error {
 	st.step = inCredential
 	if err := st.authenticate(ctx); err != nil {
@@ -95,7 +95,7 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// take processes one encoded request, in pieces.
+// take processes one encoded request, in pieces. The error is the gRPC status with which the stream must end.
 func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	parse := delta.ParseDelta
 	if st.sotw {
@@ -138,8 +138,8 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	return st.advance(m)
 }
 
-// reportHealth passes an agent's report about a machine's workload to the planner: an error, or healthy. There is no
-// response.
+// reportHealth passes an agent's report about a machine's workload to the planner. A failed request reports an
+// unhealthy workload. The request gets no response.
 func (st *stream) reportHealth(m delta.Message) {
 	if r, is := st.proxy.(HealthReporter); is {
 		r.ReportHealth(!m.Failed, m.Error)
@@ -156,7 +156,8 @@ func holds(m delta.Message) bool {
 	return m.Version != ""
 }
 
-// join determines the client's identity and view.
+// join joins the planner with the node of the first request, and adds the stream to the server. The error is a gRPC
+// status.
 func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.step = inJoin
 	id, err := nodeID(raw)
@@ -168,7 +169,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	if err := st.place.Join(); err != nil {
 		return st.bounded(BoundJoins, err)
 	}
-	if err := st.refused(); err != nil { // rechecks do not find streams that wait before their first request
+	if err := st.refused(); err != nil { // Recheck does not find streams that have not joined
 		return err
 	}
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
@@ -186,12 +187,12 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
 	st.srv.add(st)
-	st.recheck() // a decision since the authentication did not find the stream
+	st.recheck() // a Recheck since the last check did not find the stream
 	return nil
 }
 
-// accept sends the headers immediately, not with the first response: a proxy that holds everything gets no response,
-// and an agent that moves its Envoy here switches as soon as it knows that it was admitted.
+// accept sends the headers at once, before the first response. A proxy that holds everything gets no response. An agent
+// that moves its Envoy to this replica waits for the headers, which show that it was admitted.
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
@@ -200,7 +201,7 @@ func (st *stream) accept() {
 	_ = st.grpc.SendHeader(header) // a broken stream ends at the next read
 }
 
-// joinError returns the gRPC status for a client without a view.
+// joinError returns the gRPC status for an error of Planner.Join or Proxy.Confirm.
 func joinError(err error) error {
 	if errors.Is(err, ErrNotReady) {
 		return status.Errorf(codes.Unavailable, "%v", err)
@@ -214,13 +215,13 @@ func joinError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "node: %v", err)
 }
 
-// moved requests a turn after a change of the proxy's set, in the lane of the change; for a new plan of configuration,
-// a turn in its rollout. If the proxy has ended, it ends the stream. The plan loop calls it.
+// moved requests a turn after a change of the proxy's set: in a lane, or for a new plan of configuration in the plan's
+// rollout. If the planning of the proxy has ended, it ends the stream. The plan loop calls it.
 func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
 	if turn == nil {
-		return // not joined yet: the first turn uses the newest set in any case
+		return // the stream has not joined; its first turn uses the newest set in any case
 	}
 	if e, is := st.proxy.(Ender); is && e.Err() != nil {
 		st.kill(status.Error(codes.Internal, e.Err().Error()))
@@ -236,8 +237,8 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 }
 
-// advance passes a request to the state machine, reports the results, and requests a turn if there is something to
-// send.
+// advance passes a request to the state machine, reports the results, and requests a turn if there may be something to
+// send. The error is the gRPC status with which the stream must end.
 func (st *stream) advance(m delta.Message) error {
 	now, turn := time.Now(), st.turn.Load()
 	agent, isAgent := agentType(m.Type)
@@ -266,8 +267,8 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	// This follows the report, so that the next stream in the rollout is not sent a version that this refusal made the
-	// quarantine withhold.
+	// The turn ends only after the report: the refusal may make the quarantine withhold a version, which the next stream
+	// of the rollout must not be sent.
 	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
@@ -276,13 +277,13 @@ func (st *stream) advance(m delta.Message) error {
 		answer.Accepted = true
 		st.srv.cfg.Quarantine.Report(st.id, answer)
 	}
-	if !a.idle || first { // the resource may have changed before the state knew of the subscription
+	if !a.idle || first { // the agent resource may have changed between offersNow and the subscription
 		st.mark(fanout.Answers, now)
 	}
 	return nil
 }
 
-// payFor charges the budget of the caller's identity for the memory that a request makes the stream keep.
+// payFor charges the budget of the caller's identity for the memory that the stream keeps because of a request.
 func (st *stream) payFor(m delta.Message) {
 	if m.Subscribe == nil && m.Initial == nil {
 		return
@@ -292,8 +293,8 @@ func (st *stream) payFor(m delta.Message) {
 	}
 }
 
-// report passes a report of the state machine to the hooks, the log and the quarantine. since is when the response was
-// sent, in Unix nanoseconds. Only the reading goroutine calls it.
+// report passes a report of the state machine to the hooks, the log and the quarantine. since is the time of the
+// acknowledged response, in Unix nanoseconds. Only the reading goroutine calls it.
 func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	if i, is := agentType(r.Type); is {
 		st.reportAgent(i, r)
@@ -324,7 +325,8 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	}
 }
 
-// close ends the stream, with no further sends, and returns why this side closed it, if it did.
+// close ends the stream, so that nothing more is sent, and removes it from the server. It returns the cause for which
+// this side closed the stream, or nil.
 func (st *stream) close() error {
 	st.end(nil)
 	cause, joined := st.ending()
@@ -339,7 +341,8 @@ func (st *stream) close() error {
 	return cause
 }
 
-// kill closes the stream's connection, which ends a read and a blocked write; false: it was closed before.
+// kill ends the stream for a cause, and closes its connection, which ends a read and a blocked write. It returns false
+// if the stream had ended before.
 func (st *stream) kill(cause error) bool {
 	first := st.end(cause)
 	if first && st.hangUp != nil {

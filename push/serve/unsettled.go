@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Unsettled are the streams whose clients had not acknowledged the state of their views at one time.
+// Unsettled holds the streams whose clients had not acknowledged the state of their views at one time. It is for one
+// goroutine.
 type Unsettled struct {
-	at      int64 // unix nanoseconds
+	at      int64 // the time, in Unix nanoseconds
 	streams []*stream
 }
 
-// Unsettled returns the streams whose clients are not up to date with the present state of their views, or have never
-// been up to date. Streams that join later do not count. The cost is one check of each stream.
+// Unsettled returns the streams whose clients are not up to date with the state of their views at the time now, or have
+// never been up to date. Streams that join later do not count. It checks each stream once.
 func (s *Server) Unsettled(now time.Time) *Unsettled {
 	u := &Unsettled{at: now.UnixNano(), streams: s.all()}
 	u.Left()
 	return u
 }
 
-// Left returns the number of these streams that are still not up to date. A client that refused something counts as up
-// to date. The cost grows with the number that was left at the last call.
+// Left returns how many of the streams are still not up to date with that state. Streams that have ended do not count.
+// A client that has refused a part of the state counts as up to date. The cost grows with the result of the last call.
 func (u *Unsettled) Left() int {
 	u.streams = slices.DeleteFunc(u.streams, func(st *stream) bool {
 		moved := st.movedAt.Load() // 0 whenever the client is up to date

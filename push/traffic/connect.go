@@ -12,13 +12,13 @@ import (
 // Discovery is the method by which Envoy finds the endpoints of a cluster.
 type Discovery uint8
 
-// The kinds of Discovery, by Envoy's names.
+// The values of Discovery have Envoy's names.
 const (
 	EDS         Discovery = iota // the control plane sends them
 	StrictDNS                    // all addresses to which the names of the endpoints resolve
 	LogicalDNS                   // one endpoint, at the address to which its name resolves when a connection is opened
 	OriginalDst                  // the original destination of the connection
-	Dynamic                      // the name in a request for a wildcard host, resolved at the request
+	Dynamic                      // the proxy resolves the name in each request for a wildcard host
 )
 
 // resolved maps the resolution of a service to a Discovery.
@@ -27,17 +27,18 @@ var resolved = map[model.Resolution]Discovery{
 	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
 }
 
-// DiscoveryByResolution returns the Discovery of a service by its resolution alone, for clients that cannot choose the
-// endpoint themselves.
+// DiscoveryByResolution returns the Discovery that follows from a service's resolution alone. It is for clients that do
+// not choose the endpoint themselves.
 func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
-// DiscoveryOf returns the Discovery of a service with a policy. It is OriginalDst for a headless Kubernetes service,
-// whose client has chosen the Pod, and for PASSTHROUGH, which leaves the choice to the client everywhere
+// DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, it is OriginalDst,
+// but stays Dynamic for a wildcard host. The client chooses for a headless Kubernetes service, and for the balancer
+// PASSTHROUGH
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
-	hashes := p.Balancer.GetConsistentHash() != nil // has priority over a simple balancer
+	hashes := p.Balancer.GetConsistentHash() != nil // a consistent hash has priority over a simple balancer
 	chosen := Headless(service) || !hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH
 	if by := DiscoveryByResolution(service); by == Dynamic || !chosen {
 		return by
@@ -45,39 +46,39 @@ func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	return OriginalDst
 }
 
-// Headless reports whether clients of a Kubernetes service choose the Pod themselves.
+// Headless reports whether a service is a headless Kubernetes service, whose clients choose the Pod themselves.
 func Headless(service *model.Service) bool {
 	return service.Spec.GetHeadless() && service.Key.Kind == model.KindService &&
 		service.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS
 }
 
-// TLS is the mode of a cluster's connections.
+// TLS is the TLS mode of a cluster's connections.
 type TLS uint8
 
-// The modes of TLS. The automatic ones are for clusters without a TLS setting in a rule.
+// The modes of TLS. AutoEndpoints and AutoAll are for clusters without TLS settings in a rule.
 const (
 	Plaintext     TLS = iota // no TLS
-	AutoEndpoints            // automatic: the mesh's mTLS to endpoints with tlsMode istio, plain text to others
-	AutoAll                  // automatic: the mesh's mTLS to all endpoints, which Envoy does not know but which all have it
+	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to others
+	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
 	Mutual                   // the mesh's mTLS, by a rule
 	Originate                // TLS with other certificates than the mesh's, by a rule
-	Closed                   // a rule states TLS that is not possible: nothing is sent, because plain text would be unsafe
+	Closed                   // a rule states TLS that is not possible: the cluster has no endpoints, so nothing is sent
 )
 
 // Client holds the properties of a client that TLSOf reads.
 type Client struct {
-	Identity bool // the proxy has a certificate of the mesh
+	Identity bool // the proxy has a mesh certificate
 	Secrets  bool // the proxy may request the Secret of credentialName
-	OwnTLS   bool // the forwarded bytes are TLS of the application
+	OwnTLS   bool // the application sends TLS itself
 }
 
-// TLSOf returns the TLS mode of a policy for a client. Without a TLS setting it is automatic for a client with an
+// TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is automatic for a client with an
 // identity, and Plaintext for others.
 //
-// A setting that is not possible makes Closed and an error: ISTIO_MUTUAL for a client without a certificate of the
-// mesh, credentialName in a rule that is not for the proxy's workload alone, or MUTUAL without certificates. Such a
-// credentialName does not close a cluster for TLS of the application: the bytes are forwarded unchanged, as in istiod,
-// and the problem is a warning.
+// For settings that are not possible the mode is Closed, and the problem is an error. That is the case for ISTIO_MUTUAL
+// if the client has no mesh certificate, for MUTUAL without certificates, for an unknown mode or form of credential,
+// and for credentialName if the client may not request Secrets. In the last case, if the application sends TLS itself,
+// the mode is Plaintext and the problem is a warning: as in istiod, the bytes are forwarded unchanged.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
@@ -118,8 +119,8 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	return Originate, nil
 }
 
-// external reports whether a credential is not a Secret or ConfigMap: the certificate of the mesh, or a secret of
-// an SDS server beside it.
+// external reports whether a credential is neither a Secret nor a ConfigMap, but the mesh certificate or a secret of
+// another SDS server.
 func external(credential string) bool {
 	return strings.HasPrefix(credential, model.BuiltInCredential) || strings.HasPrefix(credential, model.ExternalCredential)
 }

@@ -14,10 +14,9 @@ import (
 // defaultConnectTimeout applies if neither a connection pool nor the mesh has a valid timeout (Istio's default).
 const defaultConnectTimeout = 10 * time.Second
 
-// Connection holds the settings of opening connections of one cluster, from its connection pool and the mesh. It is
-// comparable.
+// Connection holds the settings for opening connections of one cluster. It is comparable.
 type Connection struct {
-	Timeout   time.Duration // of opening a connection; more than zero
+	Timeout   time.Duration // limit of opening a connection; more than zero
 	Keepalive Keepalive
 }
 
@@ -47,8 +46,8 @@ type Keepalive struct {
 	Time, Interval uint32 // seconds before the first probe, and between probes; 0: the kernel's default
 }
 
-// ConnectionOf returns the settings for the connection pool that applies (nil: none is set). Values that Envoy would
-// refuse are ignored. Each value is the pool's, else the mesh's
+// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil. Each value is the pool's, or
+// else the mesh's. Values that Envoy would refuse are ignored
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
@@ -84,8 +83,8 @@ func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSet
 	return k
 }
 
-// Upgrades reports whether HTTP/1.1 to a port of a protocol is forwarded as HTTP/2. The connection pool that applies
-// decides (nil: none is set), else the mesh (h2UpgradePolicy), for HTTP ports alone.
+// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. The pool decides for
+// all protocols; it may be nil. If it states nothing, the mesh's h2UpgradePolicy decides for the protocol HTTP.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false

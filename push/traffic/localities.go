@@ -7,20 +7,20 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Localities holds the setting by which endpoints are preferred by locality, relative to the proxy's. With the zero
-// Localities all are equal. It is comparable. At most one of the fields is set.
+// Localities holds the settings by which a proxy prefers endpoints of some localities. At most one of the fields is
+// set. With the zero Localities all localities are equal. It is comparable.
 type Localities struct {
-	// Setting prefers localities by priorities or by weights; nil: it is not set.
+	// Setting prefers localities by priorities or by weights.
 	Setting *networkingv1.LocalityLoadBalancerSetting
-	// Zones sets priorities among regions, and leaves the balance among the zones of the proxy's region to Envoy; nil: it
-	// is not set.
+	// Zones sets priorities among regions. Envoy balances among the zones of the proxy's region by itself.
 	Zones *networkingv1.ZoneAwareLoadBalancerSetting
 }
 
-// Stated reports whether a setting is set.
+// Stated reports whether a field is set.
 func (l Localities) Stated() bool { return l != Localities{} }
 
-// Priority returns failoverPriority: the labels ("key", or "key=value") that decide the priority of endpoints.
+// Priority returns failoverPriority: the labels ("key" or "key=value") that decide the priority of endpoints. The
+// result is read-only.
 func (l Localities) Priority() []string {
 	if l.Zones != nil {
 		return l.Zones.GetFailoverPriority()
@@ -28,8 +28,8 @@ func (l Localities) Priority() []string {
 	return l.Setting.GetFailoverPriority()
 }
 
-// Compared returns the keys of the proxy's labels that failoverPriority compares with those of endpoints. Labels
-// "key=value" are left out, because they state the value of the endpoint.
+// Compared returns the keys of the proxy's labels that failoverPriority compares with labels of endpoints. It leaves
+// out elements "key=value", because these state the value to compare.
 func (l Localities) Compared() (keys []string) {
 	for _, label := range l.Priority() {
 		if !strings.Contains(label, "=") {
@@ -39,7 +39,7 @@ func (l Localities) Compared() (keys []string) {
 	return keys
 }
 
-// Failovers iterates over the regions and their failover targets, in the order of the setting.
+// Failovers iterates over the regions and their failover targets, in the order of the settings.
 func (l Localities) Failovers() iter.Seq2[string, string] {
 	return func(yield func(from, to string) bool) {
 		for _, f := range l.Setting.GetFailover() {

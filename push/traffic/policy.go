@@ -1,6 +1,6 @@
-// Package traffic computes the effective traffic policy of one cluster from DestinationRules: which level's setting
-// applies, the TLS mode, and the discovery of endpoints. The planner computes it once; Specs hold the result, and
-// builders encode it.
+// Package traffic computes the effective traffic policy of one cluster from DestinationRules: the settings that apply,
+// the TLS mode, and the discovery of endpoints. The planner computes a policy once. Specs hold the result, and builders
+// encode it.
 //
 // Owns: nothing; values are immutable.  Reads: records.  Never: Envoy's protobuf, snapshots.
 package traffic
@@ -15,8 +15,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Policy is the effective traffic policy of one (host, subset, port). Settings may be nil, and belong to the record.
-// The fields ...At are the places of the settings, for problems. It is comparable.
+// Policy is the effective traffic policy of one host, subset and port. A setting that is nil is not set. Settings
+// belong to the record and are read-only. The fields with the suffix At name the object and field of a setting, for
+// problems. Policy is comparable.
 type Policy struct {
 	Pool          *networkingv1.ConnectionPoolSettings
 	Outlier       *networkingv1.OutlierDetection
@@ -29,7 +30,8 @@ type Policy struct {
 	PoolAt, OutlierAt, BalancerAt, TLSAt, ProxyProtocolAt, RetryBudgetAt, TunnelAt model.Place
 }
 
-// Ref is an interned Policy, as Specs hold it: one word, equal for equal policies. The zero Ref is the empty Policy.
+// Ref is an interned Policy. Equal policies have equal Refs, and a Ref has the size of a pointer. The zero Ref stands
+// for the zero Policy.
 type Ref struct{ handle unique.Handle[Policy] }
 
 // Intern returns the Ref of a Policy.
@@ -48,12 +50,14 @@ func (r Ref) Get() Policy {
 	return r.handle.Value()
 }
 
-// Effective returns the policy of (rule, subset, port). Each setting of the subset replaces that of the host. Within a
-// level, portLevelSettings of the port replace all settings of the level, also with unset ones
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
-// Settings of a port of the subset replace all those of the host too, except settings that cannot be port-level (istio:
-// pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset, and index the
-// index of the subset in it. Both rules may be nil.
+// Effective returns the policy of a host, subset and port. rule is the rule of the host, and subsetRule the rule that
+// defines the subset, in which the subset has an index. Both rules may be nil.
+//
+// Each setting of the subset's policy replaces that of the host's policy. If a policy has portLevelSettings of the
+// port, these replace all its settings, and unset ones become unset
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). If
+// that is the subset's policy, they also replace all settings of the host's policy that can be port-level (istio:
+// pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
@@ -70,7 +74,7 @@ func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) 
 	return p.overriddenBy(over)
 }
 
-// ofPort returns the policy of one level for a port. whole reports whether it is that of portLevelSettings.
+// ofPort returns the policy of a host or subset for a port. whole reports whether it comes from portLevelSettings.
 func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Policy, whole bool) {
 	for i, s := range tp.GetPortLevelSettings() {
 		if s.GetPort().GetNumber() == port {
@@ -143,8 +147,8 @@ func (p Policy) overriddenBy(over Policy) Policy {
 	return p
 }
 
-// Over returns p with the mesh's defaults for connection pool and outlier detection. A default (defaultTrafficPolicy)
-// applies as a whole if p does not have the setting
+// Over returns p with the mesh's defaults (defaultTrafficPolicy) for the connection pool and the outlier detection. A
+// default applies as a whole, and only if p does not have the setting
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-DefaultTrafficPolicy).
 func (p Policy) Over(mesh *model.Mesh) Policy {
 	base := mesh.Spec.GetDefaultTrafficPolicy()
@@ -158,7 +162,7 @@ func (p Policy) Over(mesh *model.Mesh) Policy {
 	return p
 }
 
-// Within returns the place of a field below a place.
+// Within returns the place of a field below the place at.
 func Within(at model.Place, field string) model.Place {
 	return model.Place{Key: at.Key, Field: at.Field + "." + field}
 }
@@ -171,7 +175,10 @@ type Settings interface {
 }
 
 // At is the position of a traffic policy in a rule.
-type At struct{ subset, port int } // indices; -1: of the host, or of all ports
+type At struct {
+	subset int // index of the subset; -1: the policy of the host
+	port   int // index in portLevelSettings; -1: the policy of all ports
+}
 
 // String returns the path of the field, such as spec.subsets[0].trafficPolicy.portLevelSettings[1].
 func (a At) String() string {
@@ -185,8 +192,8 @@ func (a At) String() string {
 	return path
 }
 
-// All iterates over the traffic policies of a rule: those of the host, its subsets, and the ports of both. It is for
-// code that collects the inputs of a rule for all clusters, so it makes no object for a policy.
+// All iterates over the traffic policies of a rule: those of the host and its subsets, and the portLevelSettings of
+// both. It is for code that collects the inputs of a rule for all clusters. It allocates no memory for a policy.
 func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	return func(yield func(At, Settings) bool) {
 		level := func(subset int, policy *networkingv1.TrafficPolicy) bool {
@@ -214,9 +221,9 @@ func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	}
 }
 
-// Localities returns the setting of localities: the policy's, else that of the service (its traffic distribution), else
-// the mesh's. A zone-aware setting applies only to proxies with a cluster of their own workload (selfDiscovery), and
-// has priority over the other setting of the same object
+// Localities returns the settings of balancing by locality: those of the policy, or else the service's traffic
+// distribution, or else the mesh's. selfDiscovery states that the proxy has a cluster of its own workload. Zone-aware
+// settings apply only to such proxies, and have priority over other settings of the same object
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
 	zones := p.Balancer.GetZoneAwareLbSetting()
@@ -229,8 +236,9 @@ func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscove
 	return Localities{Setting: p.locality(service, mesh)}
 }
 
-// locality returns the setting for proxies that are not zone-aware; nil means no preference. Failover requires outlier
-// detection, because Envoy would otherwise never use another priority, unless the service states its distribution
+// locality returns the settings that are not zone-aware; nil means no preference. Settings without `distribute` require
+// outlier detection, because without it Envoy would never use another priority. A service's traffic distribution does
+// not require it
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
 func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
 	setting := p.Balancer.GetLocalityLbSetting()
@@ -256,8 +264,8 @@ var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSet
 		model.NetworkLabel, model.RegionLabel, model.ZoneLabel, model.SubzoneLabel, model.NodeLabel}},
 }
 
-// DistributionOf returns the setting of a service's traffic distribution; nil if the service has no distribution.
-// Services with one distribution have one pointer.
+// DistributionOf returns the settings of a service's traffic distribution, or nil if the service does not set one. The
+// result is the same pointer for all services with the same distribution, and is read-only.
 func DistributionOf(service *model.Service) *networkingv1.LocalityLoadBalancerSetting {
 	return distributions[service.Spec.GetDistribution()]
 }

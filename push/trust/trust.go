@@ -1,6 +1,6 @@
-// Package trust distributes the roots and revocation lists of the keyring to the proxies of the mesh. They are
-// resources of the proxies' agents, and a file for agents on the same machine. Stock agents also receive the roots of
-// other CAs in the mesh configuration.
+// Package trust distributes the roots and revocation lists of the keyring. Agents of proxies receive them as resources,
+// and agents on this machine also read the roots from a file. Istio's agents receive the roots of other CAs in the mesh
+// configuration too.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots
 // without their revocation lists.
@@ -26,12 +26,14 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// pcdsURL is the type of the mesh's roots that stock agents request; navarch-agent requests agentapi.TrustURL.
+// pcdsURL is the type with which Istio's agents request the mesh's roots. navarch-agent requests agentapi.TrustURL.
 const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 
-// Keyring is the part of the keyring that Run follows. Changed is closed when State returns another state.
+// Keyring is the part of the keyring that Run follows.
 type Keyring interface {
+	// State returns the newest state, which is read-only.
 	State() *keyring.State
+	// Changed returns a channel that is closed when State returns another state than now.
 	Changed() <-chan struct{}
 }
 
@@ -43,9 +45,9 @@ type Server interface {
 	Recheck() (ended int)
 }
 
-// Trust holds the resources that are pushed to agents. They are the roots and revocation lists of the keyring, and for
-// stock agents also the roots of other CAs. If Run follows no keyring, Trust has only the latter, and agents keep their
-// roots.
+// Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the roots
+// of the keyring and of other CAs. While Run has read no state of a keyring, only the roots of other CAs are sent. It
+// is safe for concurrent use.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
@@ -56,10 +58,10 @@ type Trust struct {
 	others []string   // roots of other CAs, PEM
 }
 
-// New returns a Trust that writes root-cert.pem into a directory. With an empty dir there is no such file.
+// New returns a Trust that writes root-cert.pem into the directory dir. If dir is empty, no file is written.
 func New(dir string) *Trust { return &Trust{dir: dir} }
 
-// AgentTypes returns the types to which agents may subscribe.
+// AgentTypes returns the agent types of the resources, for serve.Config.
 func (t *Trust) AgentTypes() []serve.AgentType {
 	resource := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.Proxy) *serve.AgentResource {
 		return func(serve.Client, serve.Proxy) *serve.AgentResource { return p.Load() }
@@ -68,8 +70,8 @@ func (t *Trust) AgentTypes() []serve.AgentType {
 		{TypeURL: agentapi.TrustURL, Resource: resource(&t.validation)}, {TypeURL: pcdsURL, Resource: resource(&t.roots)}}
 }
 
-// encode encodes a state, once for all clients, and returns the types whose resource has changed. A sealed state
-// changes nothing: it has roots without their lists, and without lists revoked certificates would be accepted again.
+// encode encodes the resources of a state, and returns the types whose resource has changed. A sealed state changes
+// nothing, because it has roots without revocation lists: agents would accept revoked certificates again.
 func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
@@ -98,9 +100,9 @@ func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	return changed, err
 }
 
-// Others sets the roots of other CAs, which stock agents receive beside the keyring's. Each text is PEM, with one
-// certificate or several. It reports whether their resource has changed. Without a keyring and other roots, agents keep
-// their roots. Errors are those of encoding.
+// Others sets the roots of other CAs, which Istio's agents receive together with the keyring's. Each element is PEM
+// with one or more certificates. It reports whether the agents' resource has changed. If there are no roots at all, the
+// resource stays. The error means that the resource does not encode.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +110,7 @@ func (t *Trust) Others(roots []string) (changed bool, err error) {
 	return t.replaceRoots()
 }
 
-// replaceRoots encodes the resource of stock agents, and reports whether it has changed. The caller holds the lock.
+// replaceRoots encodes the resource of Istio's agents, and reports whether it has changed. The caller holds the lock.
 func (t *Trust) replaceRoots() (changed bool, err error) {
 	pcds := &meshv1alpha1.ProxyConfig{CaCertificatesPem: slices.Concat(t.own, t.others)}
 	if len(pcds.CaCertificatesPem) == 0 {
@@ -130,8 +132,9 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 	return true, nil
 }
 
-// Follow pushes the roots of other CAs to stock agents until ctx ends. The function current returns them, and changed
-// waits until they may have changed; its error means that ctx has ended. Errors are those of encoding.
+// Follow pushes the roots of other CAs to Istio's agents until ctx ends, and then returns nil. current returns the
+// roots. changed waits until the roots may have changed; its error means that ctx has ended. Follow fails if the
+// resource does not encode.
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
 	for {
 		replaced, err := t.Others(current())
@@ -147,9 +150,9 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 	}
 }
 
-// Run follows the keyring until ctx ends. For each new state it pushes the resources to agents, rechecks the streams,
-// whose callers may be revoked now, and writes root-cert.pem in the data directory. server is nil if this process
-// serves no streams. The error is one of encoding, or a file that cannot be written; a full disk is retried.
+// Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes the resources to agents,
+// rechecks the streams, and writes root-cert.pem. server may be nil. Run fails if a resource does not encode, or if the
+// file cannot be written. If the disk is full, it tries again every ten seconds.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -167,7 +170,7 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 		}
 		var again <-chan time.Time
 		switch written, err = t.writeRoots(state, written); {
-		case errors.Is(err, syscall.ENOSPC): // a full disk is not fatal: the file has the roots of before
+		case errors.Is(err, syscall.ENOSPC): // not fatal, because the file still has the previous roots
 			again = time.After(rootsAgain)
 		case err != nil:
 			return err
@@ -184,12 +187,12 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 // rootsAgain is the pause after which root-cert.pem is written again if the disk was full.
 const rootsAgain = 10 * time.Second
 
-// RootsWritten reports whether root-cert.pem had the current roots at some time since this process started.
+// RootsWritten reports whether root-cert.pem was written, or found to be current, since this process started.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots writes root-cert.pem in the data directory, with which agents on this machine verify the control plane.
-// The argument written is the present content, and the result is the content afterwards. The file is not synced: each
-// start compares it, and a sync would delay agents that wait for the file.
+// writeRoots writes root-cert.pem, by which agents on this machine verify the control plane. written is the present
+// content of the file, and the result is the content afterwards. The file is not synced, because that would delay
+// agents that wait for it, and each start of this process compares the content.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {

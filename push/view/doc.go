@@ -29,7 +29,7 @@
 //
 // If a proxy's token is bound to a Pod of the configuration, the configuration decides the labels and the workload of
 // the proxy, as in istiod. Selectors are compared with these labels. For all other proxies the node's claim decides.
-// deploy/docs/security.md has a table of all claims.
+// deploy/docs/security-workloads.md has a table of all claims.
 //
 // A proxy has certificates (xds.CapIdentity) if its agent states so in NAVARCH_IDENTITY, or if the agent is Istio's.
 // All other proxies receive neither SDS nor mTLS.

@@ -106,6 +106,7 @@ func TestParseRefuses(t *testing.T) {
 
 // The stored texts of a node are bounded, and an error names the field that is too long. Fields that are not read have
 // no bound.
+// Promise: security-limits.md#plans-and-configuration, security-workloads.md#what-it-says-of-itself
 func TestTextsAreBounded(t *testing.T) {
 	many := func(n, length int) string {
 		var all []string

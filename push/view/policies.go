@@ -8,21 +8,30 @@ import (
 )
 
 // closed reports whether a policy that store/normal could not parse selects the proxy.
-func closed(s *mirror.Snapshot, root string, n Node) bool {
+func closed(s *mirror.Snapshot, root string, n Node) bool { return len(closing(s, root, n)) > 0 }
+
+// Closing lists the policies that store/normal could not parse and that select the proxy. A proxy with such a policy
+// refuses all connections.
+func Closing(s *mirror.Snapshot, n Node) []model.Key {
+	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
+}
+
+// closing is Closing, with the root namespace.
+func closing(s *mirror.Snapshot, root string, n Node) (keys []model.Key) {
 	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
-		for _, namespace := range []string{n.Namespace, root} {
+		for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 			for r := range s.In(kind, namespace) {
 				p := r.(*model.Policy)
 				// A PeerAuthentication of the root namespace with a selector selects only proxies of that namespace.
 				// Other policies of the root namespace select proxies of every namespace.
 				reaches := namespace == n.Namespace || p.Spec.GetMeshWide() || kind != model.KindPeerAuthentication
 				if p.Spec.GetClosed() && reaches && p.Selects(n.Namespace, n.Labels) {
-					return true
+					keys = append(keys, p.Key)
 				}
 			}
 		}
 	}
-	return false
+	return keys
 }
 
 // peersOf returns the PeerAuthentications that apply to the proxy, in order of precedence. These are the oldest that

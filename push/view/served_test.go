@@ -10,6 +10,7 @@ import (
 
 // A workload serves the port of a ServiceEntry of its namespace if the entry has an endpoint at the workload's address
 // with that port.
+// Promise: security-workloads.md#what-it-says-of-itself
 func TestServed(t *testing.T) {
 	entry := rec(t, model.KindServiceEntry, "shop/old@2", "{hosts: [old.example.com], ports: [{number: 80, name: http}, {number: 53, name: dns, protocol: PROTOCOL_UDP}, {number: 9000, name: tcp}]}")
 	selecting := rec(t, model.KindService, "shop/web@3", "{hosts: [web.shop.svc.cluster.local], selector: {app: web}}")

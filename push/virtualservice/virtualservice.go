@@ -1,7 +1,7 @@
-// Package virtualservice reads VirtualServices: the destinations that they route to, the gateways that they apply to,
-// and the properties of a proxy that they match.
+// Package virtualservice extracts facts from VirtualServices: the destinations of their routes, the gateways to which
+// they apply, and the properties of proxies that they match.
 //
-// Owns: nothing.  Reads: the record that is passed to it.  Never: a snapshot, a proxy; it decides nothing.
+// Owns: nothing.  Reads: its arguments.  Never: a snapshot, a proxy; decides which rule applies.
 package virtualservice
 
 import (
@@ -18,14 +18,14 @@ import (
 // Mesh is the reserved gateway name for the clients in the mesh: sidecars, and applications with gRPC's own xDS client.
 const Mesh = "mesh"
 
-// Ref is a destination as a VirtualService names it.
+// Ref is a destination as a VirtualService states it.
 type Ref struct {
 	Host   string
-	Subset string
-	Port   uint32 // 0 if it states no port
+	Subset string // empty: no subset is stated
+	Port   uint32 // 0: no port is stated
 }
 
-// RefOf returns the Ref of a destination. The result is false if the destination names no host.
+// RefOf returns the Ref of a destination, which may be nil. It returns false if the destination has no host.
 func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	if d.GetHost() == "" {
 		return Ref{}, false
@@ -33,7 +33,7 @@ func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	return Ref{Host: d.Host, Subset: d.Subset, Port: d.GetPort().GetNumber()}, true
 }
 
-// Routed lists every destination of an http rule, routes and mirrors, each once, in order of first appearance.
+// Routed returns the destinations of an http rule's routes and mirrors, each once, in the order of the rule.
 func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	for d := range ruleDestinations(rule) {
 		if ref, ok := RefOf(d); ok && !slices.Contains(refs, ref) {
@@ -43,7 +43,8 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	return refs
 }
 
-// SetHosts lists the hosts that an http rule, or one of its routes, gives to requests in place of their own.
+// SetHosts returns the hosts with which an http rule, or one of its routes, replaces the host of requests. The result
+// is sorted and may have duplicates.
 func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	if host := rule.GetRewrite().GetAuthority(); host != "" {
 		hosts = append(hosts, host)
@@ -65,7 +66,7 @@ func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	return hosts
 }
 
-// Hosts returns the set of hosts that a VirtualService routes to, in rules of all protocols.
+// Hosts returns the set of hosts to which rules of all protocols in a VirtualService route or mirror.
 func Hosts(vs *model.VirtualService) map[string]struct{} {
 	hosts := map[string]struct{}{}
 	for ref := range Refs(vs) {
@@ -74,7 +75,7 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 	return hosts
 }
 
-// Refs returns the set of destinations that a VirtualService routes to, in rules of all protocols.
+// Refs returns the set of destinations to which rules of all protocols in a VirtualService route or mirror.
 func Refs(vs *model.VirtualService) map[Ref]struct{} {
 	refs := map[Ref]struct{}{}
 	add := func(d *networkingv1.Destination) {
@@ -136,8 +137,8 @@ type source interface {
 	GetSourceNamespace() string
 }
 
-// SourceLabels yields the labels that matches of all protocols and gateways compare with those of the proxy. Labels may
-// repeat.
+// SourceLabels returns a sequence of the labels (key and value) that matches of all protocols and gateways require of
+// the proxy. Labels may repeat.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
@@ -152,18 +153,19 @@ func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	}
 }
 
-// RequestLabelKeys lists the keys of the labels that matches of http rules for a gateway compare, sorted and without
-// duplicates.
+// RequestLabelKeys returns the keys of the proxy's labels that matches of http rules for a gateway compare, sorted and
+// without duplicates.
 func RequestLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, requestMatches(vs))
 }
 
-// ConnectionLabelKeys is like RequestLabelKeys, for tcp and tls rules.
+// ConnectionLabelKeys returns the keys of the proxy's labels that matches of tcp and tls rules for a gateway compare,
+// sorted and without duplicates.
 func ConnectionLabelKeys(vs *model.VirtualService, gateway string) []string {
 	return labelKeys(vs, gateway, connectionMatches(vs))
 }
 
-// labelKeys lists the label keys in those of the matches that apply to a gateway, sorted and without duplicates.
+// labelKeys returns the label keys in the matches that apply to a gateway, sorted and without duplicates.
 func labelKeys(vs *model.VirtualService, gateway string, matches iter.Seq[source]) []string {
 	var keys map[string]bool
 	for m := range matches {
@@ -248,8 +250,8 @@ func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 	return slices.Contains(match, gateway)
 }
 
-// CatchesAll reports whether a match of an http rule matches all requests. nil stands for a rule without matches, which
-// does.
+// CatchesAll reports whether a match of an http rule matches all requests. It returns true for nil, which stands for a
+// rule without matches. It ignores the restrictions on the proxy: port, gateways, source labels and source namespace.
 func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 ||
 		m.GetMethod() != nil || m.GetAuthority() != nil || m.GetScheme() != nil {
@@ -266,8 +268,8 @@ func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
 	return false
 }
 
-// ConnectedGateways lists the Gateways (namespace/name) that a VirtualService with tcp or tls rules is bound to, each
-// once, sorted. The list is empty without such rules.
+// ConnectedGateways returns the Gateways (namespace/name) to which a VirtualService with tcp or tls rules is bound,
+// sorted and without duplicates. It returns nil for a VirtualService without such rules.
 func ConnectedGateways(vs *model.VirtualService) (names []string) {
 	if !Connects(vs) {
 		return nil

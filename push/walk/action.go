@@ -26,6 +26,7 @@ func (w *walker) act(vh *routev3.VirtualHost, route *routev3.Route, filters []st
 	if slices.Contains(filters, "cors") && w.preflight(vh, route) {
 		w.step("answers a preflight request")
 		w.answer(200)
+		w.result.GRPC = nil // the filter writes its headers itself
 		return
 	}
 	if d := route.GetDirectResponse(); d != nil {
@@ -147,7 +148,8 @@ func (w *walker) reach(how, name string, weight uint32) Destination {
 	to := Destination{Cluster: name, Weight: weight}
 	c := w.Cluster(name)
 	cla := c.GetLoadAssignment()
-	text, failure := "", "503"
+	to.grpc = IsGRPC(w.Headers)
+	text, failure := "", statusText(503, to.grpc)
 	if w.result.TCP {
 		failure = "closed"
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -44,7 +45,7 @@ func Between(client, server Peer, r Request) Call {
 	}
 	c.Cluster, c.Endpoint = to.Cluster, endpoint
 	tls := to.byEndpoint[endpoint]
-	if c.Broken = c.secure(client, server, tls); c.Broken != "" {
+	if c.Broken = c.secure(client, server, tls, r.Time); c.Broken != "" {
 		return c
 	}
 	result := Walk(server.Held, Inbound, arriving(client, r, c.Client, endpoint, tls))
@@ -78,7 +79,7 @@ func hostPort(endpoint string) (string, uint32) {
 }
 
 // secure states the transport security between the proxies. It returns why their handshake fails, or "".
-func (c *Call) secure(client, server Peer, tls Upstream) string {
+func (c *Call) secure(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	say("%s to %s", map[string]string{"plain": "plain text", "tls": "TLS", "mtls": "mTLS of the mesh"}[tls.Mode], c.Endpoint)
 	if tls.Mode == "plain" {
@@ -95,11 +96,16 @@ func (c *Call) secure(client, server Peer, tls Upstream) string {
 	} else if tls.Root != "" {
 		say("the client accepts the authorities of %s", tls.Root)
 	}
+	if tls.Mode == "mtls" {
+		if why := c.handshakeFails(client, server, tls, at); why != "" {
+			return why
+		}
+	}
 	if len(tls.Names) == 0 {
 		return ""
 	}
 	say("the client expects %s", strings.Join(tls.Names, " or "))
-	if server.Identity == "" {
+	if server.Identity == "" || certificateOf(server.Held, xds.SDSDefault) != nil {
 		return ""
 	}
 	say("the server shows %s", server.Identity)
@@ -119,8 +125,8 @@ func arriving(client Peer, r Request, from Result, endpoint string, tls Upstream
 	}
 	if !from.TCP {
 		in.Headers = from.Sent
-		if in.Scheme != "h2c" {
-			in.Scheme = "http"
+		if in.Scheme = "http"; r.Scheme == "h2c" || r.Scheme == "h2" {
+			in.Scheme = "h2c" // within the transport security between the proxies
 		}
 	}
 	switch tls.Mode {

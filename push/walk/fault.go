@@ -29,14 +29,19 @@ func (w *walker) fault(route *routev3.Route) bool {
 	}
 	status := strconv.FormatUint(uint64(a.GetHttpStatus()), 10)
 	code := int(a.GetHttpStatus())
+	var stated *codes.Code
 	if grpc, is := a.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); is {
 		status = "gRPC's " + codes.Code(grpc.GrpcStatus).String()
+		of := codes.Code(grpc.GrpcStatus)
+		stated = &of
 		code = 200 // with the status of gRPC in a header, also for clients that do not speak gRPC
 	}
 	w.step("aborts with %s of %s", status, line(a.GetPercentage()))
 	share := float64(a.GetPercentage().GetNumerator()) / denominators[a.GetPercentage().GetDenominator()]
 	if share >= 1 {
-		w.answer(code)
+		if w.answer(code); stated != nil {
+			w.result.GRPC = stated
+		}
 		return true
 	}
 	if share > 0 {

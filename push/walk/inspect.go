@@ -42,11 +42,13 @@ func (w *walker) alpn() []string {
 	switch {
 	case w.Identity == "" && w.Scheme == "https":
 		return []string{"http/1.1"}
+	case w.Identity == "" && w.Scheme == "h2":
+		return []string{"h2"}
 	case w.Identity == "":
 		return nil
 	case w.Scheme == "http" || w.Scheme == "https":
 		return []string{"istio-http/1.1", "istio", "http/1.1"}
-	case w.Scheme == "h2c":
+	case w.Scheme == "h2c" || w.Scheme == "h2":
 		return []string{"istio-h2", "istio", "h2"}
 	}
 	return []string{"istio-peer-exchange", "istio"}

@@ -8,6 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -18,10 +19,13 @@ type Messages struct {
 	routes    map[string]*routev3.RouteConfiguration
 	clusters  map[string]*clusterv3.Cluster
 	endpoints map[string]*endpointv3.ClusterLoadAssignment
+	secrets   map[string]*tlsv3.Secret
 }
 
-// Add adds a listener, route configuration, cluster or assignment. Messages of other types are ignored, because a walk
-// does not read them.
+var _ Secrets = (*Messages)(nil)
+
+// Add adds a listener, route configuration, cluster, assignment or secret. Messages of other types are ignored, because
+// a walk does not read them.
 func (m *Messages) Add(message proto.Message) {
 	switch one := message.(type) {
 	case *listenerv3.Listener:
@@ -30,6 +34,8 @@ func (m *Messages) Add(message proto.Message) {
 		set(&m.routes, one.GetName(), one)
 	case *clusterv3.Cluster:
 		set(&m.clusters, one.GetName(), one)
+	case *tlsv3.Secret:
+		set(&m.secrets, one.GetName(), one)
 	case *endpointv3.ClusterLoadAssignment:
 		set(&m.endpoints, one.GetClusterName(), one)
 	}
@@ -45,6 +51,9 @@ func set[V any](of *map[string]V, name string, v V) {
 
 // Listeners implements Held.
 func (m *Messages) Listeners() iter.Seq[*listenerv3.Listener] { return slices.Values(m.listeners) }
+
+// Secret implements Secrets.
+func (m *Messages) Secret(name string) *tlsv3.Secret { return m.secrets[name] }
 
 // Route implements Held.
 func (m *Messages) Route(name string) *routev3.RouteConfiguration { return m.routes[name] }

@@ -25,6 +25,9 @@ func (r Result) Summary() string {
 	case Waiting:
 		return "the proxy holds the request until its route configuration comes"
 	case Answered:
+		if r.GRPC != nil {
+			return "the proxy answers " + grpcText(*r.GRPC) + " by itself"
+		}
 		return fmt.Sprintf("the proxy answers %d by itself", r.Status)
 	case Forwarded:
 	}
@@ -66,7 +69,7 @@ func (d Destination) failure() string {
 	if d.connection {
 		return "the connection is closed"
 	}
-	return "503"
+	return statusText(503, d.grpc)
 }
 
 // Deciding returns the resource of the last step that names one: what decided the outcome. Empty: no resource did.

@@ -56,7 +56,14 @@ func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatch
 // to speak TLS, and to have a certificate where one is required.
 func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
-		w.step("ends TLS with %s", own.GetName())
+		if cert := certificateOf(w.Held, own.GetName()); cert == nil {
+			w.step("ends TLS with %s", own.GetName())
+		} else {
+			w.step("ends TLS with %s, the certificate of %s", own.GetName(), cert.text())
+			if why := cert.lapsed(w.Time); why != "" {
+				w.doubt(Likely, "certificate %s %s, so clients that verify it refuse it", own.GetName(), why)
+			}
+		}
 	}
 	required := context.GetRequireClientCertificate().GetValue()
 	of := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName()

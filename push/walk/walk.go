@@ -16,6 +16,8 @@ import (
 	"net"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -36,7 +38,8 @@ type Held interface {
 
 // Request is a connection with one request.
 type Request struct {
-	// Scheme is the client's protocol: http (HTTP/1.1), h2c (HTTP/2 without TLS), https, tls, or any other word for TCP.
+	// Scheme is the client's protocol: http (HTTP/1.1), h2c (HTTP/2 without TLS), https (HTTP/1.1), h2 (HTTP/2 with TLS),
+	// tls, or any other word for TCP. With an Identity, http and h2c are within the mesh's mTLS.
 	Scheme string
 	// Name is the host of the URL, which a client with TLS states as SNI.
 	Name string
@@ -128,8 +131,8 @@ type Destination struct {
 	// TLS is the transport security towards the endpoints; byEndpoint has it for each of them.
 	TLS        Upstream
 	byEndpoint map[string]Upstream
-	// connection is of bytes: a failure ends the connection, and has no status.
-	connection bool
+	// connection is of bytes: a failure ends the connection, and has no status. grpc: a failure has a status of gRPC.
+	connection, grpc bool
 }
 
 // Reach tells where the requests of a cluster arrive.
@@ -152,8 +155,11 @@ const (
 type Result struct {
 	Steps   []Step
 	Outcome Outcome
-	// Status is the HTTP status that the proxy answers itself, or 0. A gRPC client gets it as a status of gRPC.
+	// Status is the HTTP status that the proxy answers itself, or 0.
 	Status int
+	// GRPC is the status of gRPC with which the proxy answers a gRPC request itself, in the place of Status; nil: the
+	// request is not one of gRPC, or is not answered so.
+	GRPC *codes.Code
 	// TCP states that the connection is forwarded as bytes: where nothing can receive them, it is closed.
 	TCP bool
 	// To has the destinations that may receive the request, Mirrors those of copies, in the order of the configuration.
@@ -201,7 +207,13 @@ func (w *walker) decide(t xds.Type, resource, format string, args ...any) {
 }
 
 // answer ends the walk with a status of the proxy's own.
-func (w *walker) answer(status int) { w.result.Outcome, w.result.Status = Answered, status }
+func (w *walker) answer(status int) {
+	w.result.Outcome, w.result.Status = Answered, status
+	if IsGRPC(w.Headers) {
+		code := GRPCStatus(status)
+		w.result.GRPC = &code
+	}
+}
 
 // doubt lowers the confidence, for a reason that the result states.
 func (w *walker) doubt(c Confidence, format string, args ...any) {
@@ -211,7 +223,7 @@ func (w *walker) doubt(c Confidence, format string, args ...any) {
 
 // speaksTLS reports whether the client begins the connection with TLS.
 func (w *walker) speaksTLS() bool {
-	return w.Identity != "" || w.Scheme == "https" || w.Scheme == "tls"
+	return w.Identity != "" || w.Scheme == "https" || w.Scheme == "h2" || w.Scheme == "tls"
 }
 
 // serverName returns the SNI that the client states, or "".

@@ -8,8 +8,8 @@ import (
 // unmarshallable is not valid UTF-8: every encoder refuses an Any with this type URL.
 const unmarshallable = "\xff"
 
-// Any encodes a message deterministically: equal messages make equal bytes. A message that does not marshal makes an
-// Any that does not marshal either, so that the fault becomes an error of Encode instead of an invalid resource.
+// Any returns an Any with an encoded message. Equal messages make equal bytes. If the message does not marshal, the
+// result does not marshal either, so that Encode fails for a message that contains it.
 func Any(m proto.Message) *anypb.Any {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

@@ -2,12 +2,12 @@ package xds
 
 import "slices"
 
-// Caps are the capabilities of a proxy, as bits. There is one bit for each extension that Navarch may send, and some
-// for the proxy's agent and bootstrap. An extension that the proxy does not list in node.extensions is never sent to
-// it, because Envoy would refuse the whole listener ("Didn't find a registered implementation").
+// Caps are the capabilities of a proxy. There is a bit for each extension that Navarch may send, and bits for
+// properties of the proxy's agent and bootstrap. An extension that the proxy does not list in node.extensions is never
+// sent to the proxy, because Envoy would refuse the whole listener ("Didn't find a registered implementation").
 type Caps uint64
 
-// The capabilities. Those without a comment are Envoy's extension of this name.
+// The capabilities. A capability without a comment stands for the extension of Envoy with that name.
 const (
 	CapMetadataExchange Caps = 1 << iota // istio.metadata_exchange (HTTP)
 	CapALPN                              // istio.alpn
@@ -26,8 +26,8 @@ const (
 	CapGRPCWeb
 	CapOriginalSrc
 	CapMongo
-	CapDynamicForward // all of envoy.*.dynamic_forward_proxy
-	// Access loggers, their filter by CEL, and tracers.
+	CapDynamicForward // the cluster and the filters dynamic_forward_proxy
+	// The following are access loggers, the CEL filter of access logs, and tracers.
 	CapHTTPGRPCLog
 	CapTCPGRPCLog
 	CapOpenTelemetryLog
@@ -36,38 +36,38 @@ const (
 	CapDatadog
 	CapSkyWalking
 	CapOpenTelemetry
-	// CapIdentity is not an extension: the proxy has a certificate of the mesh, by SDS over the static cluster SDSCluster
-	// of its bootstrap. Resources that name the cluster must not be sent to a proxy without it.
+	// CapIdentity is not an extension. The proxy has a mesh certificate, which it gets by SDS from the static cluster
+	// SDSCluster of its bootstrap. Resources that name SDSCluster must not be sent to a proxy without CapIdentity.
 	CapIdentity
 	CapJWT             // envoy.filters.http.jwt_authn
 	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
 	CapExtAuthzNetwork // envoy.filters.network.ext_authz
-	// CapFileSecrets is not an extension: the agent behind SDSCluster serves secrets from the files in their names, as
-	// Istio's agent does (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
+	// CapFileSecrets is not an extension. The agent behind SDSCluster serves secrets from the files in their names
+	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES), as Istio's agent does.
 	CapFileSecrets
-	// CapFileLists is not an extension: the name of a secret of authorities may also have a file of their revocation lists
+	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation lists
 	// (FileAuthorities). Only Navarch's agents support that.
 	CapFileLists
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
-	// CapWasmFetch is not an extension: the proxy's agent fetches modules of WebAssembly, and images with a module, as
-	// Istio's agent does.
+	// CapWasmFetch is not an extension. The proxy's agent fetches WebAssembly modules and images with a module, as Istio's
+	// agent does.
 	CapWasmFetch
 	CapHeaderCase // the formatter that preserves the case of HTTP/1 header names
 	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer, which has scopes that limit the
 	// number of its statistics.
 	CapStatsLog
-	// CapSelfDiscovery is not an extension: the proxy's bootstrap has the cluster LocalCluster, from which Envoy computes
+	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy computes
 	// the distribution of its own workload over zones.
 	CapSelfDiscovery
 )
 
-// Istio's names of the secrets of a proxy with CapIdentity, and of the cluster of its bootstrap that serves them.
+// These are Istio's names for proxies with CapIdentity.
 const (
-	SDSCluster = "sds-grpc"
-	SDSDefault = "default"
-	SDSRoot    = "ROOTCA"
+	SDSCluster = "sds-grpc" // cluster of the bootstrap that serves secrets: the proxy's agent
+	SDSDefault = "default"  // secret with the mesh certificate
+	SDSRoot    = "ROOTCA"   // secret with the mesh roots
 )
 
 // extensions maps the registered name of an extension to its capability.
@@ -110,8 +110,8 @@ var extensions = map[string]Caps{
 	"envoy.clusters.dynamic_forward_proxy":       CapDynamicForward,
 }
 
-// StockCaps are the capabilities of a proxy that lists no extensions at all. Examples are an offline node file and a
-// test client. They are those of a stock Envoy, without Istio's own extensions.
+// StockCaps are the capabilities of a stock Envoy, without Istio's own extensions. A proxy that lists no extensions at
+// all is treated as having them, for example an offline node file or a test client.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
@@ -119,15 +119,14 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
-// AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent are of this version's image. Such a
-// proxy has a certificate of the mesh.
+// AgentCaps are the capabilities of a proxy whose Envoy (1.39 or newer) and agent come from this version's image.
 const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists
 
-// CapOf returns the capability of an extension by its registered name; 0 if Navarch never sends the extension.
+// CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions returns the registered names of the extensions in c, sorted. Capabilities that are not extensions, such as
-// CapIdentity, are left out.
+// Extensions returns the registered names of the extensions in c, sorted. It leaves out capabilities that are not
+// extensions, such as CapIdentity.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {

@@ -9,7 +9,7 @@ import (
 var keepHeaderCase = Any(&preservev3.PreserveCaseFormatterConfig{})
 
 // KeepHeaderCase returns the formatter that preserves the case of HTTP/1 header names, for proxies with CapHeaderCase.
-// Requests need it in listeners and clusters; it then applies to responses too
+// It must be set in the listener and in the cluster of a request, and then also applies to the response
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/header_casing).
 func KeepHeaderCase() *corev3.Http1ProtocolOptions_HeaderKeyFormat {
 	formatter := &corev3.TypedExtensionConfig{

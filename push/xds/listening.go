@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Listening holds the settings of listeners in a proxy's node. It is comparable. The zero Listening is that of most
-// proxies.
+// Listening holds the settings of listeners that a proxy's node states. Most proxies have the zero Listening. It is
+// comparable.
 type Listening struct {
 	Families Families
-	HTTP10   bool          // accept HTTP/1.0 too (HTTP10 of the node's metadata)
+	HTTP10   bool          // listeners also accept HTTP/1.0 (HTTP10 of the node's metadata)
 	Idle     time.Duration // idle timeout of connections (IDLE_TIMEOUT of the node's metadata); 0: Envoy's default
 }
 
@@ -23,14 +23,15 @@ const (
 	BothFamilies
 )
 
-// byFamily holds addresses with one meaning, by Families. The first address of a list is in the names of listeners.
+// byFamily maps Families to addresses with the same meaning. The first address of a list is used in names of listeners.
 type byFamily map[Families][]string
 
-// The addresses of listeners, and the source addresses of connections to the proxy's own workload.
+// wildcards and loopbacks are addresses of listeners; sources are source addresses of connections to the proxy's own
+// workload.
 var (
 	wildcards = byFamily{IPv4Only: {"0.0.0.0"}, IPv6Only: {"::"}, BothFamilies: {"0.0.0.0", "::"}}
 	loopbacks = byFamily{IPv4Only: {"127.0.0.1"}, IPv6Only: {"::1"}, BothFamilies: {"127.0.0.1", "::1"}}
-	// The rules of redirection exclude connections from these addresses (Istio's).
+	// The rules of redirection exclude connections from the addresses in sources (Istio's).
 	sources = byFamily{IPv4Only: {"127.0.0.6"}, IPv6Only: {"::6"}, BothFamilies: {"127.0.0.6", "::6"}}
 )
 
@@ -40,8 +41,8 @@ func (f Families) Wildcard() string { return wildcards[f][0] }
 // Loopback returns the address of a listener for the proxy's own workload alone: 127.0.0.1, or ::1 for IPv6Only.
 func (f Families) Loopback() string { return loopbacks[f][0] }
 
-// Also returns the addresses that a listener at an address listens on too. For BothFamilies that is the IPv6 address of
-// the same meaning. It returns nil for addresses except Wildcard and Loopback.
+// Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies that
+// is the IPv6 address with the same meaning. For other addresses it returns nil.
 func (f Families) Also(address string) []string {
 	for _, all := range []byFamily{wildcards, loopbacks} {
 		if all[f][0] == address {

@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// mention holds the names in a resource. It is computed at the first use, and shared by all streams.
+// mention holds the names in a resource. It is computed at the first use, and all streams share it.
 type mention struct {
 	names  map[string]struct{}
 	guards bool // the result of Guards
 }
 
-// Names reports whether a string field of the body equals name, the name of a cluster or a secret. Names that look like
-// a host, an address, a path or a type URL are never found (MayName), because route configurations contain many of
-// them. It returns false for a nil Resource.
+// Names reports whether a string field of the body equals name, which is the name of a cluster or a secret. It returns
+// false for names that look like a host, an address, a path or a type URL (MayName), because route configurations
+// contain many such strings. It returns false for a nil Resource.
 func (r *Resource) Names(name string) bool {
 	if r == nil {
 		return false
@@ -24,8 +24,8 @@ func (r *Resource) Names(name string) bool {
 	return is
 }
 
-// EachName iterates over the names that Names finds, in any order. Some of them may not be names of clusters or
-// secrets.
+// EachName iterates over all strings for which Names returns true, in any order. Some of them may not be names of
+// clusters or secrets.
 func (r *Resource) EachName(yield func(string) bool) {
 	for name := range r.mentions().names {
 		if !yield(name) {
@@ -88,12 +88,12 @@ func (f *Fragment) mentions() *mentioned {
 	return m
 }
 
-// maxDepth is the depth to which nested messages are searched; it is also protobuf's own limit.
+// maxDepth is the depth to which nested messages are searched. Protobuf has the same limit.
 const maxDepth = 100
 
-// collect calls found with every string of an encoded message that may be a name. Without a schema a string cannot be
-// told from a message, so every length-delimited field is searched as both. Bytes that are not a message are read up to
-// the first error.
+// collect calls found with every string of an encoded message that may be a name. Without a schema, strings and
+// messages cannot be distinguished, so every length-delimited field is searched as both. Bytes that are not a message
+// are searched up to the first error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {
@@ -109,15 +109,15 @@ func collect(message []byte, depth int, found func(string)) {
 	})
 }
 
-// maxNamed is the length of the longest name that is found, in bytes.
+// maxNamed is the maximum length of a name that is found, in bytes.
 const maxNamed = 512
 
-// MayName reports whether Names can find a name. Such a name is printable ASCII without spaces, and has at most 512
-// bytes. It contains "|" or "://", or begins like a name of SNICluster, or contains none of the characters "./:*" of
-// hosts, addresses, paths and type URLs.
+// MayName reports whether Names can find a name. Such a name has 1 to 512 bytes of printable ASCII without spaces, and
+// satisfies one of these conditions: it contains "|" or "://", it begins like a name of SNICluster, or it contains none
+// of the characters "./:*", which hosts, addresses, paths and type URLs contain.
 func MayName(name string) bool { return mayName([]byte(name)) }
 
-// mayName is MayName for bytes.
+// mayName implements MayName.
 func mayName(s []byte) bool {
 	if len(s) == 0 || len(s) > maxNamed {
 		return false

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Istio's names, which EnvoyFilters, dashboards and istioctl rely on. They never change.
+// These are Istio's names of resources, on which EnvoyFilters, dashboards and istioctl rely. They never change.
 const (
 	BlackHole          = "BlackHoleCluster"
 	Passthrough        = "PassthroughCluster"
@@ -21,21 +21,22 @@ const (
 	OutboundCatchAllHTTP   = "virtualOutbound-catchall-http"
 	InboundBlackHoleChain  = "virtualInbound-blackhole"
 	AllowAny               = "allow_any"
-	AllowAnyByName         = "allow_any_dynamic_dns" // the virtual host that leads to AllowAnyDynamic
+	AllowAnyByName         = "allow_any_dynamic_dns" // virtual host whose requests go to AllowAnyDynamic
 	BlockAll               = "block_all"
 	PassthroughChain       = "PassthroughFilterChain"
-	HTTPProxy              = "http_proxy" // the route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
+	HTTPProxy              = "http_proxy" // route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
 	// LocalCluster is the cluster of the proxy's own workload, for bootstraps that have it (CapSelfDiscovery; istio:
 	// pilot/pkg/xds).
 	LocalCluster = "local_cluster"
 )
 
-// FileCertificate returns the name of a secret that an agent reads from files of the proxy (CapFileSecrets). The files
-// are a certificate chain and its private key.
+// FileCertificate returns the name of the secret that an agent reads from two files of the proxy, a certificate chain
+// and its private key (CapFileSecrets).
 func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
 
-// FileAuthorities returns the name of a secret with CAs of peers that an agent reads from a file. The file "system"
-// means the machine's CAs. revoked is a file of their revocation lists, for agents with CapFileLists, or empty.
+// FileAuthorities returns the name of the secret with CAs of peers that an agent reads from the file certificates
+// (CapFileSecrets). "system" stands for the machine's CAs. revoked is the file with the CAs' revocation lists, for
+// agents with CapFileLists; empty: there are no lists.
 func FileAuthorities(certificates, revoked string) string {
 	if revoked != "" {
 		revoked = "~" + revoked
@@ -46,12 +47,12 @@ func FileAuthorities(certificates, revoked string) string {
 // FaultFilter is the name of the HTTP filter that injects faults, and the key of its configuration in a route.
 const FaultFilter = "envoy.filters.http.fault"
 
-// Names that a proxyless gRPC application and its bootstrap share with Istio's control plane
-// (pilot/pkg/networking/grpcgen, pkg/istio-agent/grpcxds).
+// These names are fixed by Istio's bootstrap for proxyless gRPC applications (pilot/pkg/networking/grpcgen,
+// pkg/istio-agent/grpcxds).
 const (
-	// ServerListener is the prefix of the names of listeners that a gRPC server requests; its address follows.
+	// ServerListener and the server's address make the name of the listener that a gRPC server requests.
 	ServerListener = "xds.istio.io/grpc/lds/inbound/"
-	// CertificateProvider is the instance of the plugin in the bootstrap that provides the application's certificate and
+	// CertificateProvider is the instance name of the bootstrap's plugin that provides the application's certificate and
 	// roots.
 	CertificateProvider = "default"
 )
@@ -69,8 +70,8 @@ func OutboundCluster(port uint32, subset, host string) string {
 // sniPrefix is the start of each name of SNICluster.
 const sniPrefix = "outbound_."
 
-// SNICluster returns outbound_.port_.subset_.host: the SNI by which a gateway between networks tells the clusters of
-// others apart, and the name of its own cluster (istio: pilot/pkg/model/service.go, BuildDNSSrvSubsetKey).
+// SNICluster returns outbound_.port_.subset_.host. Proxies send it as SNI to a gateway between networks, and the
+// gateway's own cluster has it as its name (istio: pilot/pkg/model/service.go, BuildDNSSrvSubsetKey).
 func SNICluster(port uint32, subset, host string) string {
 	return sniPrefix + strconv.FormatUint(uint64(port), 10) + "_." + subset + "_." + host
 }
@@ -89,7 +90,8 @@ func (c ClusterName) String() string { return OutboundCluster(c.Port, c.Subset, 
 // InboundCluster returns the name inbound|port||.
 func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
 
-// ParseCluster parses outbound|port|subset|host and inbound|port|subset|host. It returns false for other names.
+// ParseCluster parses the name direction|port|subset|host of a cluster. ok is false if the name has fewer parts, or if
+// the port is no number of 16 bits.
 func ParseCluster(name string) (direction string, port uint32, subset, host string, ok bool) {
 	parts := strings.SplitN(name, "|", 4)
 	if len(parts) != 4 {

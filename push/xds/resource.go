@@ -14,19 +14,20 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Hash is the first 128 bits of a SHA-256.
+// Hash is the first 128 bits of a SHA-256 sum.
 type Hash [16]byte
 
-// Fragment is encoded bytes that several resources share, with their hash. An example is a virtual host, as the field
-// `virtual_hosts` of a RouteConfiguration. Fragments with equal content are one pointer; push/pool ensures it.
+// Fragment is a part of an encoded message that several resources share, for example a virtual host as the field
+// `virtual_hosts` of a RouteConfiguration. It is immutable. push/pool ensures that fragments with equal content are the
+// same pointer.
 type Fragment struct {
-	Name  string // of the virtual host, for instance; empty: several are joined, and Parts has them
-	Bytes []byte // immutable; with tag and length of the field
-	Hash  Hash   // of Bytes
-	// Parts are the fragments from which this one was joined; nil: it was not joined. The reference keeps them in their
-	// pool.
+	Name  string // name for Replaced, such as that of the virtual host; empty: Parts have names
+	Bytes []byte // encoded fields, with their tags
+	Hash  Hash   // hash of Bytes; a fragment without bytes has any hash
+	// Parts are the fragments from which this fragment was joined; nil: it was not joined. The references keep the parts
+	// in their pool.
 	Parts []*Fragment
-	// Needs are the resources that Envoy asks for once it has one with this fragment; see Resource.
+	// Needs are the resources that Envoy requests after a resource with this fragment.
 	Needs []Ref
 
 	found atomic.Pointer[mentioned] // see mentions
@@ -38,35 +39,36 @@ type Ref struct {
 	Name string
 }
 
-// Resource is one resource, encoded once and shared by every stream that sends it. It is immutable. The body is a rope,
-// a head and fragments after it, because the concatenation of protobuf fields is a message.
+// Resource is one resource, which is encoded once and shared by every stream that sends it. It is immutable. The body
+// is the encoded message. It is a rope, a head followed by fragments, because the concatenation of protobuf fields is a
+// message.
 type Resource struct {
 	Type Type
 	Name string
-	// Version is a hash of the body in hexadecimal, equal on every replica. For a rope it is the hash of the hashes of its
-	// pieces. EncodeAs sets another version.
+	// Version is a hash of the body in hexadecimal, which is equal on every replica. For a rope it is a hash of the hashes
+	// of the head and the fragments. EncodeAs sets another version.
 	Version string
-	// Needs are the resources that Envoy requests after this one: a cluster's endpoints, a listener's routes.
+	// Needs are the resources that Envoy requests after this resource: a cluster's endpoints, a listener's routes.
 	Needs []Ref
-	// Secrets are the names of the secrets that Envoy waits for while it warms a cluster, from here or from the proxy's
-	// agent.
+	// Secrets are the names of the secrets for which Envoy waits while it warms a cluster. They come from the control
+	// plane or from the proxy's agent.
 	Secrets []string
 	// WarmsUnseen states that Envoy warms a cluster for reasons that the control plane cannot observe, for instance until
 	// its hosts are health-checked. Only the acknowledgement shows that the cluster is warm.
 	WarmsUnseen bool
 	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
 	Confidential bool
-	// StandIn replaces this version for some clients; nil: it has no replacement. They are clients that have refused this
-	// version, or from which it is withheld, and that have no earlier good version. Configurations that listeners wait for
-	// without limit have a StandIn (push/build/extension).
+	// StandIn is sent instead of this version to a client that has refused this version, or from which it is withheld, if
+	// the client has no earlier good version. nil: nothing is sent to such clients. Configurations for which listeners
+	// wait without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
-	standsIn bool // it is the StandIn of another resource
+	standsIn bool // the resource is the StandIn of another resource
 
 	head []byte
-	tail []*Fragment // shared: immutable
+	tail []*Fragment // shared and read-only
 	size int         // length of the body in bytes
-	url  string      // type URL of the body; empty: that of Type
+	url  string      // type URL of the body; empty: the URL of Type
 
 	flatten sync.Once
 	wire    [][]byte
@@ -77,36 +79,43 @@ type Resource struct {
 	mentioned atomic.Pointer[mention]
 }
 
-// With sets the stand-in of a resource and returns the resource. The stand-in has the same name and belongs to this
-// resource alone. Builders call it before they publish either.
+// With sets the stand-in of r, and returns r. The stand-in must have the same name and belong to no other resource.
+// Only builders call it, before r is shared.
 func (r *Resource) With(standIn *Resource) *Resource {
 	r.StandIn, standIn.standsIn = standIn, true
 	return r
 }
 
-// StandsIn reports whether the resource is a StandIn; false for nil.
+// StandsIn reports whether the resource is the StandIn of another resource. It returns false for nil.
 func (r *Resource) StandsIn() bool { return r != nil && r.standsIn }
 
-// flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent. A
-// writev of hundreds of pieces per stream costs more than one copy for all streams.
+// flattenAbove is the number of fragments from which on a resource is copied into one slice when it is first sent.
+// Writing hundreds of pieces for each stream costs more than one copy for all streams.
 const flattenAbove = 32
 
-// deterministic are the options of every encoding: equal messages make equal bytes.
+// deterministic are the options of every encoding, by which equal messages make equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Encode encodes a message as a resource. needs are the resources that Envoy requests after it. The error names a
-// message that does not marshal (a string that is not UTF-8), which is a fault of the builder.
+// Encode encodes a message as a resource. needs are the resources that Envoy requests after it. It fails only if a
+// string of the message is not valid UTF-8. The error names the type and the resource.
 func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, "", m, needs)
 }
 
-// EncodeAs is Encode for confidential messages, with a version of the caller. A hash of a private key must not be
-// published. The version must differ if the messages differ, and be equal on every replica. Errors are those of Encode.
+// EncodeAs encodes a confidential message as a resource, as Encode does, with a version that the caller states. So the
+// version need not be a hash of a private key, which must not be published. The version must not be empty. It must be
+// different for different messages, and equal on every replica. EncodeAs fails only if a string of the message is not
+// valid UTF-8. The error names the type and the resource.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
 }
 
-// VersionOf returns a version for EncodeAs: a hash of parts, each of which is public or a MAC.
+// Restored returns a resource of a report, which nothing verifies: tools show it, and it must never be sent.
+func Restored(t Type, name, version string, body []byte) *Resource {
+	return &Resource{Type: t, Name: name, Version: version, head: body, size: len(body)}
+}
+
+// VersionOf returns a version for EncodeAs: a hash of parts, none of which may be secret. Each part is public or a MAC.
 func VersionOf(parts ...[]byte) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -116,8 +125,8 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource whose type is not Envoy's. Its body is a copy of an encoded message of any type. The error
-// is a name or type URL that is not UTF-8, or an empty type URL.
+// EncodeAny makes a resource whose type is not one of Envoy's. The body is a copy of the message in body. It fails if
+// the name or the type URL is not valid UTF-8, or if the type URL is empty.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -128,7 +137,7 @@ func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	return r, nil
 }
 
-// shareBody makes the body a part of the bytes of Delta, so that it is in memory once.
+// shareBody encodes Delta, and makes the body a part of its bytes, so that the body is in memory once.
 func (r *Resource) shareBody() {
 	wire := r.Delta()[0]
 	at := len(wire) - r.tailSize() - r.size
@@ -143,14 +152,14 @@ func (r *Resource) bodyURL() string {
 	return r.Type.URL()
 }
 
-// scratch has the buffers (*[]byte) into which messages are encoded before their length is known.
+// scratch is a pool of buffers (*[]byte), into which messages are encoded before their length is known.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxScratch is the length of the longest buffer that is kept, in bytes.
+// maxScratch is the maximum length in bytes of a buffer that is returned to scratch.
 const maxScratch = 1 << 20
 
-// encode makes a resource whose body is in memory once, inside the bytes of Delta. An empty version means the hash of
-// the body; a resource with a stated version is confidential.
+// encode implements Encode and EncodeAs. An empty version means a hash of the body. A resource with a stated version is
+// confidential.
 func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resource, error) {
 	buf := scratch.Get().(*[]byte)
 	b, err := deterministic.MarshalAppend((*buf)[:0], m)
@@ -174,9 +183,9 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 // tailSize returns the length in bytes of the field after the body in Delta.
 func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.SizeBytes(len(r.Name)) }
 
-// EncodeRope makes a resource of a head message and the fragments that follow it on the wire, in this order. It keeps
-// the slice tail, which callers must not change: so an edit of one virtual host among thousands copies no list. The
-// error is a string of head that is not UTF-8.
+// EncodeRope makes a resource of a head message and fragments, which follow the head on the wire in the order of tail.
+// It keeps the slice tail, which must not change afterwards. So an edit of one virtual host among thousands copies no
+// list. It fails only if a string of head is not valid UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
@@ -199,8 +208,8 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
-// JoinRope makes a resource whose type is not Envoy's. Its body, a message of the type URL, is the fragments in this
-// order. It keeps the slice, which callers must not change.
+// JoinRope makes a resource whose type is not one of Envoy's. The body is the concatenation of fragments, a message
+// whose type has the URL url. It keeps the slice fragments, which must not change afterwards.
 func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
 	sum := sha256.New()
@@ -212,7 +221,8 @@ func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	return r
 }
 
-// EncodeFragment encodes a message as the field number of an outer message. The error is a string that is not UTF-8.
+// EncodeFragment encodes a message as one field of an outer message; number is the number of the field. It fails only
+// if a string is not valid UTF-8.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -223,7 +233,8 @@ func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fra
 	return &Fragment{Name: name, Bytes: field, Hash: hash(field)}, nil
 }
 
-// EncodePart encodes some fields of an outer message, for JoinFragment. The error is a string that is not UTF-8.
+// EncodePart encodes m, which has only elements of a repeated field, as a part for JoinFragment. It fails only if a
+// string is not valid UTF-8.
 func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {
@@ -232,9 +243,9 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment is EncodeFragment for a message with a repeated field that is encoded already. The parts are the
-// elements of that field, in order, with their tags, and m has the other fields. The bytes equal those of encoding the
-// whole message. The error is a string of m that is not UTF-8.
+// JoinFragment encodes a message as the field number of an outer message, as EncodeFragment does. The elements of the
+// repeated field `field` are encoded already: they are the parts, in order (EncodePart). m has the other fields. The
+// bytes equal those of encoding the whole message. It fails only if a string of m is not valid UTF-8.
 func JoinFragment(
 	name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment,
 ) (*Fragment, error) {
@@ -263,7 +274,7 @@ func JoinFragment(
 	return &Fragment{Name: name, Bytes: out, Hash: hash(out), Parts: parts}, nil
 }
 
-// HashOf returns the hash of a message, equal for equal messages. The error is a string that is not UTF-8.
+// HashOf returns a hash of a message, which is equal for equal messages. It fails only if a string is not valid UTF-8.
 func HashOf(m proto.Message) (Hash, error) {
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
@@ -286,7 +297,7 @@ func hash(b []byte) Hash {
 // Size returns the length of the body in bytes.
 func (r *Resource) Size() int { return r.size }
 
-// Body returns a copy of the encoded message, for debugging and tests; the push path never calls it.
+// Body returns a copy of the encoded message, for debugging and tests.
 func (r *Resource) Body() []byte {
 	b := make([]byte, 0, r.size)
 	return r.appendBody(b)
@@ -313,8 +324,8 @@ func (r *Resource) segments(wire [][]byte) [][]byte {
 	return wire
 }
 
-// Delta returns the resource as one field `resources` (number 2) of a DeltaDiscoveryResponse: slices to send in order.
-// All streams share them, and callers must not change them. No bytes are copied after the first call.
+// Delta returns the resource as one field `resources` (number 2) of a DeltaDiscoveryResponse. The result is slices to
+// send in order. It is made at the first call, shared and read-only.
 func (r *Resource) Delta() [][]byte {
 	r.flatten.Do(func() { r.wire = r.encodeDelta() })
 	return r.wire
@@ -345,7 +356,7 @@ func (r *Resource) encodeDelta() [][]byte {
 }
 
 // State returns the resource as one field `resources` (number 2, an Any) of a state-of-the-world DiscoveryResponse. The
-// result is slices to send in order, which callers must not change.
+// result is slices to send in order; their bytes are shared and read-only.
 func (r *Resource) State() [][]byte {
 	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)
@@ -354,12 +365,12 @@ func (r *Resource) State() [][]byte {
 	return r.segments(append(make([][]byte, 0, len(r.tail)+2), head))
 }
 
-// anyHeaderSize returns the length in bytes of an Any without its value, for a value of this length.
+// anyHeaderSize returns the length in bytes of an Any without its value. value is the length of the value.
 func anyHeaderSize(url string, value int) int {
 	return protowire.SizeTag(1) + protowire.SizeBytes(len(url)) + protowire.SizeTag(2) + protowire.SizeVarint(uint64(value))
 }
 
-// appendAnyHeader appends an Any up to its value, of this length.
+// appendAnyHeader appends an Any without its value. value is the length of the value.
 func appendAnyHeader(b []byte, url string, value int) []byte {
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendString(b, url)

@@ -8,16 +8,16 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Mentions reports whether the body contains a string, for instance the name of a cluster. It is true if the message
-// has the string in a field, and may be true if the string is only a part of another one.
+// Mentions reports whether the bytes of the body contain a string, for instance the name of a cluster. It returns true
+// if the string is the value of a field. It may also return true if the string is only a part of another string.
 func (r *Resource) Mentions(s string) bool {
 	text := []byte(s)
 	contains := func(f *Fragment) bool { return bytes.Contains(f.Bytes, text) }
 	return bytes.Contains(r.head, text) || slices.ContainsFunc(r.tail, contains)
 }
 
-// Buffers returns Delta in the form that gRPC sends. It is made once and shared by all streams; callers must not change
-// it. Releasing the buffers has no effect.
+// Buffers returns the result of Delta in the form that gRPC sends. The result is made once, shared and read-only.
+// Releasing the buffers has no effect.
 func (r *Resource) Buffers() mem.BufferSlice {
 	r.box.Do(func() {
 		for _, b := range r.Delta() {
@@ -27,9 +27,10 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Replaced iterates over the fragments that replace another fragment of the same name in an earlier version of the
-// resource, with the replaced one. Of joined fragments without a name it compares the parts. nil has nothing that is
-// replaced. Its cost is a comparison of pointers for each fragment, and for each part of joined fragments that differ.
+// Replaced iterates over the fragments of r that differ from the fragment of the same name in before, an earlier
+// version of the resource. It yields the new and the old fragment. Joined fragments without a name are compared part by
+// part. If before is nil, it yields nothing. The cost is a comparison of pointers for each fragment, and for each part
+// of joined fragments that differ.
 func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	return func(yield func(now, was *Fragment) bool) {
 		if before == nil {
@@ -54,7 +55,7 @@ func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	}
 }
 
-// named iterates over fragments, with the parts of joined fragments without a name in their place.
+// named iterates over fragments. In the place of a joined fragment without a name, it yields the fragment's parts.
 func named(all []*Fragment) iter.Seq[*Fragment] {
 	return func(yield func(*Fragment) bool) {
 		for _, f := range all {
@@ -71,8 +72,8 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 	}
 }
 
-// Apart returns the bodies of two versions of a resource without the fragments that both have. Its cost is proportional
-// to the number of fragments, and to the size of those that differ.
+// Apart returns the bodies of before (was) and r (now), two versions of a resource, without the fragments that both
+// have. The cost is proportional to the number of fragments, and to the size of those that differ.
 func (r *Resource) Apart(before *Resource) (was, now []byte) {
 	both := map[*Fragment]bool{}
 	for _, f := range before.tail {
@@ -104,8 +105,8 @@ func (f *Fragment) EachName(yield func(string) bool) {
 	}
 }
 
-// Names is Resource.Names for a fragment.
+// Names reports whether a string field of the fragment equals name, as Resource.Names does.
 func (f *Fragment) Names(name string) bool { return slices.Contains(f.mentions().names, name) }
 
-// Pieces iterates over the fragments after the head.
+// Pieces iterates over the fragments of the body, which follow the head.
 func (r *Resource) Pieces() iter.Seq[*Fragment] { return slices.Values(r.tail) }

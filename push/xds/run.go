@@ -7,31 +7,29 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// run is a sequence of resources in responses, encoded as one piece. A response with a thousand resources would
-// otherwise have a thousand pieces, each of which gRPC accesses ten times for every stream. A run is stored in its
-// first resource, so that streams, scopes and views that send the same resources share it. It is immutable, and so is a
-// list of runs.
+// run is a sequence of resources that is encoded as one piece. Without runs, a response with a thousand resources would
+// have a thousand pieces, each of which gRPC accesses ten times for every stream. A run is stored in its first
+// resource, so that all streams that send the sequence share it. Runs and lists of runs are immutable.
 type run struct {
 	set  []*Resource
-	wire mem.Buffer // nil: the sequence was sent once; its encoding is joined when it is sent again
+	wire mem.Buffer // nil: the sequence was sent once; it is encoded when it is sent again
 	size int        // length of the encoding in bytes
 }
 
 const (
-	// runBytes is the greatest length of a run, in bytes. Most runs are shorter: they end where startsRun reports the
-	// next resource.
+	// runBytes is the maximum length of a run in bytes. Most runs are shorter, because they end before a resource for
+	// which startsRun returns true.
 	runBytes = 64 << 10
-	// runCut is the mean number of resources between two with startsRun. The start of a run depends on one name only, so
-	// that an edit, or a resource that only one proxy has, changes one run and not the others.
+	// runCut is the mean number of resources between two for which startsRun returns true. The start of a run depends on
+	// one name only. So an edit, or a resource that only one proxy has, changes only one run.
 	runCut = 64
-	// runsOfLead is the greatest number of runs that begin with one resource: proxies with other services may have other
+	// runsOfLead is the maximum number of runs that begin with one resource, because different proxies may have different
 	// resources after it. The latest runs are kept.
 	runsOfLead = 4
 )
 
-// Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set, and returns
-// their length in bytes. The pieces are shared by all streams, and callers must not change them; the caller owns the
-// slice.
+// Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set. size is the
+// length of all pieces in bytes. The pieces are shared and read-only; the slice belongs to the caller.
 func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	if len(set) == 1 {
 		return slices.Clone(set[0].Buffers()), set[0].WireSize()
@@ -57,8 +55,7 @@ func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	return bufs, size
 }
 
-// runOf returns the run with which a set begins, or nil if no known run does. The receiver is the first resource of the
-// set.
+// runOf returns a recorded run with which a set begins, or nil. r is the first resource of the set.
 func (r *Resource) runOf(set []*Resource) *run {
 	if all := r.runs.Load(); all != nil {
 		for _, u := range *all {
@@ -70,8 +67,8 @@ func (r *Resource) runOf(set []*Resource) *run {
 	return nil
 }
 
-// addRun puts a run first in the list of the resource's runs, and removes the run inPlaceOf. If two streams do so at
-// once, one of the runs is lost and recorded again later.
+// addRun adds a run to the resource's runs as the first, and removes the run inPlaceOf. If two streams call it at the
+// same time, one of the runs is lost and recorded again later.
 func (r *Resource) addRun(u, inPlaceOf *run) {
 	all := []*run{u}
 	if known := r.runs.Load(); known != nil {
@@ -89,8 +86,8 @@ func (u *run) begins(set []*Resource) bool {
 	return len(u.set) <= len(set) && slices.Equal(u.set, set[:len(u.set)])
 }
 
-// recordRun records the run with which a set begins, without an encoding. It returns the number of its resources and
-// their length in bytes. A single resource is not recorded.
+// recordRun records the run with which a set begins, without encoding it. It returns the number of the run's resources
+// and their length in bytes. It does not record a run of one resource.
 func recordRun(set []*Resource) (n, size int) {
 	n, size = 1, set[0].WireSize()
 	for n < len(set) && set[0].joinable() && set[n].joinable() && !set[n].startsRun() {
@@ -117,8 +114,8 @@ func (u *run) join() *run {
 	return &run{set: u.set, size: u.size, wire: mem.SliceBuffer(flat)}
 }
 
-// joinable reports whether a resource may be part of a run. Large resources are pieces of their own without a copy, and
-// private keys must not be copied.
+// joinable reports whether a resource may be part of a run. Large resources are sent as separate pieces, without a
+// copy. Private keys must not be copied.
 func (r *Resource) joinable() bool { return r.Type != Secret && r.size <= runBytes/4 }
 
 // startsRun reports whether a resource always begins a new run.

@@ -1,16 +1,16 @@
-// Package xds has the common types of the push side. They are resource types, resources as encoded bytes, names that
-// tools rely on, and the capabilities of proxies.
+// Package xds has common types of the folder push: resource types, encoded resources, names on which tools rely, and
+// the capabilities of proxies.
 //
 // Owns: nothing; values are immutable.  Reads: store/protowalk.  Never: the snapshot, a stream.
 //
 // # Responses
 //
-// Resources that follow one another in a response are encoded as one piece of up to 64 KB, shared by all streams that
-// send the same sequence (run.go). A whole type is sent layer by layer, so that the resources of one zone or workload
-// do not break up the pieces that all proxies have (manifest.Stack.Layers).
+// Resources that follow one another in a response are encoded as one piece of up to 64 KB. All streams that send the
+// same sequence share the piece (run.go). A whole type is sent layer by layer. So the resources of one zone or workload
+// do not interrupt sequences that all proxies have in common (manifest.Stack.Layers).
 package xds
 
-// Type is a resource type. The order in which types are sent is that of push/delta (order in compose.go).
+// Type is a resource type. push/delta determines the order in which types are sent (compose.go).
 type Type uint8
 
 // The types that Navarch serves.
@@ -24,7 +24,7 @@ const (
 	NumTypes  // the number of types; not a type
 )
 
-// Unknown is returned by ParseURL for types that Navarch does not serve.
+// Unknown stands for types that Navarch does not serve.
 const Unknown = NumTypes
 
 // types has the names of each type.
@@ -37,7 +37,7 @@ var types = [NumTypes]struct{ url, short, noun string }{
 	Extension: {"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "ECDS", "extension"},
 }
 
-// URL returns the type URL on the wire.
+// URL returns the type URL on the wire. It panics for Unknown.
 func (t Type) URL() string { return types[t].url }
 
 // String returns the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS.
@@ -48,12 +48,13 @@ func (t Type) String() string {
 	return types[t].short
 }
 
-// Noun returns the name on command lines: cluster, endpoint, listener, route, secret, extension.
+// Noun returns the name on command lines: cluster, endpoint, listener, route, secret, extension. It panics for Unknown.
 func (t Type) Noun() string { return types[t].noun }
 
-// Wildcard reports whether a subscription to this type is for all resources. Envoy lists no names for CDS and LDS, and
-// names that it lists after a reconnect still mean all (reference: consul#12174). On a state-of-the-world stream, where
-// Envoy never lists names, a list of names means these resources only: gRPC's clients subscribe so.
+// Wildcard reports whether a subscription to the type is for all resources even if it lists names. That is so for CDS
+// and LDS in delta: Envoy lists names only after a reconnect, and still wants all resources (consul#12174). On a
+// state-of-the-world stream Envoy lists no names of these types. There a list of names means only these resources,
+// because gRPC's clients subscribe in this way.
 func (t Type) Wildcard() bool { return t == Cluster || t == Listener }
 
 // ParseURL returns the type with a type URL, or Unknown.

@@ -63,14 +63,15 @@ import (
 // Config configures New.
 type Config struct {
 	Store    *kv.Store
-	Name     string       // of this replica
-	Address  string       // that agents dial; empty: unknown
-	Secure   bool         // the address speaks TLS
-	Embedded bool         // etcd is in this process, so there are no other replicas
-	Zone     string       // of this replica
-	Domain   string       // DNS suffix of services (svc.cluster.local) in the mesh
-	Revision func() int64 // revision of the snapshot that this replica serves
-	Away     func() bool  // reports that etcd does not answer; nil: etcd always answers
+	Name     string        // of this replica
+	Address  string        // that agents dial; empty: unknown
+	Secure   bool          // the address speaks TLS
+	Embedded bool          // etcd is in this process, so there are no other replicas
+	Zone     string        // of this replica
+	Domain   string        // DNS suffix of services (svc.cluster.local) in the mesh
+	Revision func() int64  // revision of the snapshot that this replica serves
+	Sums     func() []byte // sums of this replica's proxies (member.Config); nil: none
+	Away     func() bool   // reports that etcd does not answer; nil: etcd always answers
 	// Lease is the time of silence after which other replicas take over its shards, in whole seconds; 0: 10 s. Ramp is
 	// the time in which the share of a new replica grows (member.Weight); 0: at once.
 	Lease, Ramp time.Duration
@@ -144,7 +145,7 @@ func New(c Config) (*Fleet, error) {
 	}
 	f.member, err = member.New(member.Config{
 		Store: c.Store, Name: c.Name, Address: c.Address, Zone: c.Zone, Version: obs.Version, Level: model.Level, Lease: c.Lease, Ramp: ramp,
-		Streams: &f.streams, Revision: c.Revision, Ring: f.replica.Ring, Log: c.Log,
+		Streams: &f.streams, Revision: c.Revision, Ring: f.replica.Ring, Sums: c.Sums, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -30,7 +30,9 @@ type Config struct {
 	// write raises it, also a write of this record. Ring returns the present ring. Both are called often.
 	Revision func() int64
 	Ring     func() *ring.Ring
-	Log      *slog.Logger // nil: slog's default
+	// Sums returns Record.Sums, which change every ten seconds at most; nil: none.
+	Sums func() []byte
+	Log  *slog.Logger // nil: slog's default
 }
 
 // Member maintains this replica's record in etcd. Any goroutine may call its methods.
@@ -117,6 +119,9 @@ func (m *Member) Record(now time.Time) Record {
 	}
 	m.mu.Unlock()
 	r.Revision, r.Load = m.cfg.Revision(), m.cfg.Streams.Load(m.cfg.Ring())
+	if m.cfg.Sums != nil {
+		r.Sums = m.cfg.Sums()
+	}
 	return r
 }
 

@@ -56,6 +56,7 @@ type Record struct {
 	Revision    int64     // etcd's revision of the served snapshot
 	Level       uint32    // the newest that its build reads (model.Level); 1: also if it reports none
 	Load        ring.Load // served streams, and streams that wait for admission
+	Sums        []byte    // of its proxies by state, for tools; at most MaxSums bytes; empty: none
 }
 
 // Member returns the replica as a member of the ring.
@@ -67,7 +68,8 @@ func (r Record) Member() ring.Member {
 //
 //	message Record    { uint32 schema = 1; string name = 2; string address = 3; string zone = 4; string version = 5;
 //	                    uint64 incarnation = 6; uint32 state = 7; uint32 weight = 8; int64 revision = 9;
-//	                    uint64 rest = 10; repeated Namespace namespaces = 11; uint32 level = 12; }
+//	                    uint64 rest = 10; repeated Namespace namespaces = 11; uint32 level = 12;
+//	                    bytes sums = 13; }
 //	message Namespace { string name = 1; uint64 streams = 2; repeated Workload workloads = 3; }
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
@@ -76,6 +78,8 @@ const (
 	maxEntries = 1 << 14   // namespaces and workloads in one record
 	maxStreams = 1 << 24   // of one entry
 	maxLevel   = 1 << 16
+	// MaxSums bounds Record.Sums. Longer ones are neither written nor read.
+	MaxSums = 4 << 10
 )
 
 // Encode returns the stored form of the record. Equal records have equal bytes.
@@ -92,6 +96,9 @@ func (r Record) Encode() []byte {
 	b = ring.AppendUint(b, 10, uint64(r.Load.Rest))
 	if r.Level > 1 {
 		b = ring.AppendUint(b, 12, uint64(r.Level))
+	}
+	if n := len(r.Sums); n > 0 && n <= MaxSums {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 13, protowire.BytesType), r.Sums)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Load.Namespaces)) {
 		n := r.Load.Namespaces[name]
@@ -140,6 +147,7 @@ type decoder struct {
 
 func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) error {
 	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName ||
+		field == 13 && len(bytes) > MaxSums ||
 		field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams || field == 12 && number > maxLevel {
 		return fmt.Errorf("field %d is out of bounds", field)
 	}
@@ -169,6 +177,8 @@ func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) err
 		return d.namespace(bytes)
 	case 12:
 		r.Level = max(uint32(number), 1)
+	case 13:
+		r.Sums = slices.Clone(bytes)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func example() Record {
-	return Record{Name: "navarchd-0", Address: "10.0.0.1:15012", Zone: "a", Version: "1", Incarnation: 7, State: Ready, Weight: 50, Revision: 1234, Level: 2,
+	return Record{Name: "navarchd-0", Address: "10.0.0.1:15012", Zone: "a", Version: "1", Incarnation: 7, State: Ready, Weight: 50, Revision: 1234, Level: 2, Sums: []byte("sums"),
 		Load: ring.Load{Rest: 3, Namespaces: map[string]ring.NamespaceLoad{
 			"a": {Streams: 5, Workloads: map[string]int{"x": 2, "y": 3}}, "b": {Streams: 1},
 		}}}

@@ -65,6 +65,7 @@ func TestMinRevision(t *testing.T) {
 }
 
 // The place that the last replica stated is kept over responses without one, and lowered with the revision.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestMinRevisionHasThePlace(t *testing.T) {
 	var f minRevision
 	for i, step := range []struct{ store, version, want string }{
@@ -90,6 +91,7 @@ func TestMinRevisionHasThePlace(t *testing.T) {
 
 // Replicas behind the revision that a proxy has seen do not lower the minimum at once: for a time, and many attempts,
 // another one is searched, and a replica that admits the proxy ends that. Then the newest of them may serve it.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestMinRevisionComesDown(t *testing.T) {
 	began := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {

@@ -133,6 +133,7 @@ func TestRefusals(t *testing.T) {
 
 // One host occupies at most its share of the bytes, whatever it sends: its next review waits, and one of another host
 // does not. All hosts together occupy at most all bytes: then every next review waits.
+// Promise: security-admission.md#bytes
 func TestRoom(t *testing.T) {
 	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
 	b.s.webhooks[0].small = turns.New(100, 0) // as many at once as there are in this test
@@ -176,6 +177,7 @@ func (s *stuck) Write(b []byte) (int, error) {
 
 // A response that the client does not read occupies the room of its review, for at most the review's timeout plus a
 // moment.
+// Promise: security-admission.md#bytes
 func TestUnreadAnswers(t *testing.T) {
 	s := newServer(Config{MaxHost: int64(len(good))}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
@@ -212,6 +214,7 @@ func TestUnreadAnswers(t *testing.T) {
 
 // For any number and duration of reviews that a host sends for one namespace, a review for another namespace, and one
 // from another host, starts at once: a host has at most half of all turns, and a namespace half of these.
+// Promise: security-admission.md#turns-and-connections
 func TestReviewsTakeTurns(t *testing.T) {
 	b := newBusy(t, Config{})
 	line := turns.NewOfParts(8, 4, 2)
@@ -346,7 +349,8 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// The default bounds of a host, and of all hosts, are the figures of deploy/docs/security.md.
+// The default bounds of a host, and of all hosts, are the figures of deploy/docs/security-admission.md.
+// Promise: security-admission.md#bytes
 func TestDefaultLimits(t *testing.T) {
 	s := New(Config{})
 	if s.MaxBody != 8<<20 || s.MaxHost != 32<<20 || s.MaxAll != 64<<20 || s.Timeout != 10*time.Second || s.BodyTime != 2*time.Second || answerTime != 5*time.Second {

@@ -27,6 +27,7 @@ func (r *room) taken(all int64) int64 {
 
 // A review with a large announced and a slowly sent body occupies little room, and ends when the time for its body is
 // over. A review that arrives completely is answered.
+// Promise: security-admission.md#bytes
 func TestSlowBodies(t *testing.T) {
 	s := newServer(Config{BodyTime: time.Second}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
@@ -74,6 +75,7 @@ func TestSlowBodies(t *testing.T) {
 
 // Hosts that use as much room as they can leave room for others. A client that is ahead is limited by its own share
 // only, and precedes all waiting clients.
+// Promise: security-admission.md#bytes
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 64
@@ -133,6 +135,7 @@ func TestShares(t *testing.T) {
 }
 
 // For any number of hosts that use as much room as they can, each review of another host gets its room first.
+// Promise: security-admission.md#bytes
 func TestRoomForNewcomers(t *testing.T) {
 	const all = 1024
 	r := newRoom(all, all)

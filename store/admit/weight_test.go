@@ -28,6 +28,7 @@ type chooser struct{ handler }
 func (chooser) Concerns(r *admissionv1.AdmissionRequest) bool { return r.Name != "idle" }
 
 // Reviews that would decode to too much are refused before they are decoded. The response names the bound.
+// Promise: security-admission.md#expensive-objects
 func TestHeavyReviews(t *testing.T) {
 	for name, c := range map[string]struct {
 		body    string
@@ -73,6 +74,7 @@ func TestHeavyReviews(t *testing.T) {
 }
 
 // A review of 8 MB with 2.7 million values is refused before all of it has been read.
+// Promise: security-admission.md#expensive-objects
 func TestHeavyReviewsTakeLittle(t *testing.T) {
 	s := newServer(Config{}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return Allow()
@@ -88,6 +90,7 @@ func TestHeavyReviewsTakeLittle(t *testing.T) {
 }
 
 // Large reviews wait for one another, whichever webhook they are for, and others do not wait for them.
+// Promise: security-admission.md#turns-and-connections
 func TestLargeReviewsWaitForOneAnother(t *testing.T) {
 	b := newBusy(t, Config{})
 	b.s.Register("other", "/other", b.s.webhooks[0].handler, nil)

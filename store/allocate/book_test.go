@@ -103,6 +103,7 @@ func TestGive(t *testing.T) {
 
 // The order of rights: an address that is stored, one that a ServiceEntry states, one in a status, of two the older
 // object's, a new one.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestRights(t *testing.T) {
 	const v4, v6 = "240.240.7.7", "2001:2::7"
 	stating := ServiceEntry{Name: Name{"shop", "s"}, EntryAddresses: normal.EntryAddresses{Stated: ips(v4)}}
@@ -184,6 +185,7 @@ func TestRights(t *testing.T) {
 
 // A range without free addresses yields a problem that names it. Hosts with addresses keep them, and a released address
 // is assigned to another host. The bounds of one ServiceEntry and of one namespace behave alike.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestExhausted(t *testing.T) {
 	b := newBook(time.Minute, netip.MustParsePrefix("240.240.0.0/28"), netip.MustParsePrefix("2001:2::/120"))
 	for i := range 20 {
@@ -228,6 +230,7 @@ func TestExhausted(t *testing.T) {
 
 // A namespace can withhold a bounded number of addresses of the ranges by stating them, and releases them with its
 // ServiceEntries.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestStatedByOne(t *testing.T) {
 	b := newBook(time.Minute, ranges...)
 	for i := range 260 {

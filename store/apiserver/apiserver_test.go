@@ -29,6 +29,7 @@ func kubeconfig(t *testing.T, api *httptest.Server) string {
 }
 
 // Our credential is sent to the API server only: a redirection is an error, and its target receives no request.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#tokens
 func TestRedirectionsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else was asked for %s with Authorization %q", r.URL, r.Header.Get("Authorization"))
@@ -61,6 +62,7 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 }
 
 // An answer is read up to its bound.
+// Promise: security-workloads.md#tokens
 func TestAnswersAreBounded(t *testing.T) {
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {

@@ -21,6 +21,7 @@ func inline(server, ca, user, more string) []byte {
 
 // Settings of a Secret's kubeconfig that refer to this process's own files or programs are refused by name. The server
 // receives nothing: neither this process's token, nor that of another user in the kubeconfig.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestInlineAlone(t *testing.T) {
 	var asked, secret int
 	api := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -16,6 +16,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// Promise: security-ca.md#clocks
 func TestMiddle(t *testing.T) {
 	const h = time.Hour
 	for name, c := range map[string]struct {
@@ -39,6 +40,7 @@ func TestMiddle(t *testing.T) {
 }
 
 // A clock that is two minutes off, in either direction, is trusted; one that is further off is not.
+// Promise: security-ca.md#clocks
 func TestTolerance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for off, want := range map[time.Duration]bool{0: true, 2 * time.Minute: true, -2 * time.Minute: true, 2*time.Minute + time.Second: false, -2*time.Minute - time.Second: false} {
@@ -53,6 +55,7 @@ func TestTolerance(t *testing.T) {
 	})
 }
 
+// Promise: security-ca.md#clocks
 func TestSure(t *testing.T) {
 	now, day := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), 24*time.Hour
 	before := reading{revision: 1, said: now.Add(-day), at: time.Minute}
@@ -76,6 +79,7 @@ func TestSure(t *testing.T) {
 
 // A process that is alone and has a fast clock uses the recorded time plus its own running time, until it has run for a
 // whole period. If another clock agrees with its own, it is sure at once.
+// Promise: security-ca.md#clocks
 func TestSureOfOneThatIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period, ahead = 24 * time.Hour, 90 * time.Minute
@@ -150,6 +154,7 @@ func TestClockThatIsSet(t *testing.T) {
 
 // A peer's response counts from the middle of its round trip, and precedes the peer's time in etcd while it is fresh;
 // then it expires. Responses of the process itself, and of peers without a name, do not count.
+// Promise: security-ca.md#clocks
 func TestPeersAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Duration(0)
@@ -192,6 +197,7 @@ func TestPeersAreHeard(t *testing.T) {
 // The API server's clock is one more clock: a single process detects by it that its own clock is off, and of two
 // differing processes the one that agrees with it is trusted. It is requested repeatedly, and without a response it
 // does not count.
+// Promise: security-ca.md#clocks
 func TestAPIServerIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64 // a time.Duration
@@ -236,6 +242,7 @@ func TestAPIServerIsHeard(t *testing.T) {
 
 // Of three processes, one whose clock is 25 hours fast detects it, and the others detect that theirs are right. After
 // those have ended it cannot decide; the certain time is then at most the recorded one.
+// Promise: security-ca.md#clocks
 func TestClocksAreCompared(t *testing.T) {
 	s := kvtest.Start(t)
 	var running sync.WaitGroup

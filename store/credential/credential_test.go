@@ -104,6 +104,7 @@ func staple(t testing.TB, serial int64) string {
 var mustStapled = pkix.Extension{Id: []int{1, 3, 6, 1, 5, 5, 7, 1, 24}, Value: []byte{0x30, 3, 2, 1, 5}}
 
 // Content that Envoy refuses, or that is a burden, is an error that names the value; the rest is used.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestParse(t *testing.T) {
 	cert, key := pairOf(t, curve(t, elliptic.P256()))
 	other, otherKey := pairOf(t, curve(t, elliptic.P384()))
@@ -178,6 +179,7 @@ func TestParse(t *testing.T) {
 
 // Bytes that anybody may have written: what Parse accepts is a pair within the bounds, is the same if it is parsed
 // again, and no private key is in a public part or in a message.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func FuzzParse(f *testing.F) {
 	cert, key := pairOf(f, curve(f, elliptic.P256()))
 	stapled, _ := pairOf(f, curve(f, elliptic.P256()), mustStapled)

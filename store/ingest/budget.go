@@ -42,11 +42,16 @@ func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(obj
 // Secret were refused. The system namespace and the root namespace configure the mesh and belong to the operators.
 // Objects without a namespace are not counted.
 func (w *inventory) counted(id object.ID) bool {
+	return countedIn(id, w.normal.SystemNamespace, w.objects.Mesh().GetRootNamespace())
+}
+
+// countedIn is inventory.counted, with the system namespace and the root namespace.
+func countedIn(id object.ID, system, root string) bool {
 	switch id.Kind {
 	case "EndpointSlice", "Pod", "ServiceAccount", "Secret":
 		return false
 	}
-	return id.Namespace != "" && id.Namespace != w.normal.SystemNamespace && id.Namespace != w.objects.Mesh().GetRootNamespace()
+	return id.Namespace != "" && id.Namespace != system && id.Namespace != root
 }
 
 // followRoot applies a change of the root namespace. Objects of the root namespace are outside of budgets: waiting
@@ -285,7 +290,8 @@ func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Prob
 		if label, is := strings.CutPrefix(u.tenant, TenantLabel+"="); is {
 			id = object.ID{Kind: "Tenant", Name: label}
 		}
-		all = append(all, object.Problem{ID: id, Code: problem.NotAllowed, Severity: problem.Warning, Message: b.ledger.warning(u)})
+		all = append(all, object.Problem{ID: id, Code: problem.NotAllowed, Analyzer: problem.TenantNearBudget,
+			Severity: problem.Warning, Message: b.ledger.warning(u)})
 	}
 	return all
 }

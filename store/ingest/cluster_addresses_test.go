@@ -10,6 +10,7 @@ import (
 
 // The addresses of the clusters are those of Services and of running Pods, without removed ones. Addresses that
 // configuration states are not among them.
+// Promise: security-tenants.md#key-sets
 func TestAddressesOfClusters(t *testing.T) {
 	d := newDesk(t)
 	d.s = NewState(Options{Normal: normal.Options{}})

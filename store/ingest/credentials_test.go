@@ -144,6 +144,7 @@ func TestStoredCertificateIsValid(t *testing.T) {
 
 // A problem of a Secret is one of each object that makes workloads use it. An object of another namespace is not told
 // the cause.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestMisusedSecrets(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses})
 	own := gateway(t, "own", "edge", "web")

@@ -13,6 +13,7 @@ import (
 // A file cannot contain the policy that denies revoked identities, since its name is invalid in Kubernetes
 // (store/source/files, TestParse). Such a file closes its namespace as any unreadable policy does, and the denial stays
 // in effect, also after the file is removed.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
 	o, err := normal.NewDenied([]string{"spiffe://cluster.local/ns/shop/sa/web"})
 	if err != nil {

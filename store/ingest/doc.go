@@ -42,7 +42,9 @@
 //
 // Calls of Emit wait in a line (line.go), in which namespaces take turns. Loop applies calls for 25 ms, then carries
 // out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted
-// before it. Calls about several namespaces, or about a whole source, keep their place among all calls.
+// before it. A call about several namespaces waits for a few earlier calls of each of them, and is then applied as a
+// whole. If one of them has more, the call is divided by namespace. Calls about a whole source keep their place among
+// all calls.
 //
 // # Batches
 //

@@ -16,6 +16,7 @@ import (
 )
 
 // For any number of waiting changes of one namespace, changes of others are in the next batch.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestNoisyNamespaceDoesNotDelayOthers(t *testing.T) {
 	endpoint := Objects{put(t, in("quiet", epSlice("s", "10.0.0.1", "p")))}
 	route := Objects{put(t, in("calm", vs("r", "1s")))}

@@ -102,6 +102,7 @@ func crowd(t *testing.T) (events []object.Event) {
 
 // Records that others remove, change or add without the leader are restored or removed, although no source changed:
 // even more than half of a kind. The log has one line about it.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestChangesOfOthersAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	l := lead(t, s, 201, crowd(t)...)

@@ -29,6 +29,7 @@ func boundTo(name, gateway, host string, routes int) string {
 
 // Servers and hosts of Gateways, and the virtual hosts that VirtualServices become by them, count in the budget of the
 // namespace; whoever comes last is refused by name. A tenant of 100 hosts has room.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestBudgetOfServers(t *testing.T) {
 	gateway := func(name string, servers, hosts int) object.Event { return put(t, entrance(name, servers, hosts)) }
 	bound := func(name, host string, routes int) object.Event { return put(t, boundTo(name, "gw", host, routes)) }

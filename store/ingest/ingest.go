@@ -134,8 +134,9 @@ func New(c Config) *Loop {
 }
 
 // Emit passes events of a source to Run, and returns before they are applied. The records of one call are written in
-// one batch, except Secrets with a private key, which follow once the key is sealed. The batch may contain other
-// changes too. Changes of other namespaces may be written earlier. Emit clones the slice and does not block.
+// one batch, except Secrets with a private key, which follow once the key is sealed, and except calls that are divided
+// because one of their namespaces has many calls waiting (maxBefore). The batch may contain other changes too. Changes
+// of other namespaces may be written earlier. Emit clones the slice and does not block.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }

@@ -45,6 +45,7 @@ func amounts(all []object.Problem, namespace string) (listed, more int) {
 
 // With ten thousand invalid objects in one namespace, the list of problems has a bounded length, counts the rest, and
 // still contains the problems of another namespace. After all are repaired, the list is empty.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestManyInvalidObjects(t *testing.T) {
 	const n = 10000
 	s := faultyState(t, n)

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"slices"
 	"time"
 
 	"navarch.io/navarch/store/object"
@@ -8,6 +9,10 @@ import (
 
 // turn is the time for which the loop applies calls of sources before it carries out their effects.
 const turn = 25 * time.Millisecond
+
+// maxBefore is the largest number of earlier calls of one namespace that a call about several waits for. If there are
+// more it is divided: a tenant with many waiting calls does not delay the rest of the call.
+const maxBefore = 8
 
 // always is a closed channel: a receive from it never blocks.
 var always = func() chan struct{} {
@@ -17,18 +22,24 @@ var always = func() chan struct{} {
 }()
 
 // line contains the calls of sources that are not applied yet. Namespaces take turns: a call waits for one call of each
-// other namespace, however many came before it. Calls of one namespace keep their order. A call about several
-// namespaces, or about a whole source, stays between the calls before and after it. Loop owns it.
+// other namespace, however many came before it. Calls of one namespace keep their order, also calls about several
+// namespaces. A call about a whole source stays between the calls before and after it. Loop owns it.
 type line struct {
 	segments []*segment // oldest first
 }
 
-// segment contains either a single call that keeps its place, or calls about one namespace each. In the latter,
-// namespaces take turns.
+// segment contains either a single call about a whole source, or calls about namespaces, which take turns.
 type segment struct {
-	alone  *Emit            // nil: see calls
-	calls  map[string]Emits // by namespace, oldest first
-	spaces []string         // keys of calls, the next turn first
+	source *Emit              // nil: see calls
+	calls  map[string][]*call // by namespace, oldest first; a call about several is in the list of each
+	spaces []string           // keys of calls, the next turn first
+}
+
+// call is one call of a source. One about several namespaces is applied as a whole once it is the first of each, or in
+// parts if one of them has more than maxBefore earlier calls.
+type call struct {
+	Emit
+	spaces []string // namespaces of the events
 }
 
 func (l *line) empty() bool { return len(l.segments) == 0 }
@@ -44,53 +55,111 @@ func (l *line) ready() <-chan struct{} {
 // add appends calls, oldest first.
 func (l *line) add(emits Emits) {
 	for _, e := range emits {
-		namespace, one := namespaceOf(e.Objects)
-		if !one {
-			l.segments = append(l.segments, &segment{alone: &e})
+		spaces, source := namespacesOf(e.Objects)
+		if source {
+			l.segments = append(l.segments, &segment{source: &e})
 			continue
 		}
 		var last *segment
-		if n := len(l.segments); n > 0 && l.segments[n-1].alone == nil {
+		if n := len(l.segments); n > 0 && l.segments[n-1].source == nil {
 			last = l.segments[n-1]
 		} else {
-			last = &segment{calls: map[string]Emits{}}
+			last = &segment{calls: map[string][]*call{}}
 			l.segments = append(l.segments, last)
 		}
-		if last.calls[namespace] == nil {
-			last.spaces = append(last.spaces, namespace)
+		c := &call{Emit: e, spaces: spaces}
+		for _, namespace := range spaces {
+			if last.calls[namespace] == nil {
+				last.spaces = append(last.spaces, namespace)
+			}
+			last.calls[namespace] = append(last.calls[namespace], c)
 		}
-		last.calls[namespace] = append(last.calls[namespace], e)
 	}
 }
 
-// namespaceOf returns the namespace of all events. False: the events are of several namespaces, or concern a whole
-// source.
-func namespaceOf(events Objects) (namespace string, one bool) {
+// namespacesOf returns the namespaces of events, in the order of their first occurrence; of no events, the empty one.
+// source reports that an event concerns a whole source.
+func namespacesOf(events Objects) (spaces []string, source bool) {
+	known := map[string]bool{}
 	for i, e := range events {
-		if e.Op == object.Synced || e.Op == object.Forget || i > 0 && e.ID.Namespace != namespace {
-			return "", false
+		if e.Op == object.Synced || e.Op == object.Forget {
+			return nil, true
 		}
-		namespace = e.ID.Namespace
+		if i > 0 && e.ID.Namespace == events[i-1].ID.Namespace || known[e.ID.Namespace] {
+			continue
+		}
+		known[e.ID.Namespace] = true
+		spaces = append(spaces, e.ID.Namespace)
 	}
-	return namespace, true
+	if len(spaces) == 0 {
+		spaces = []string{""}
+	}
+	return spaces, false
 }
 
-// next removes and returns the oldest call of the namespace whose turn it is. The line must not be empty.
+// next removes and returns the oldest call of the namespace whose turn it is, or its part of that call. The line must
+// not be empty.
 func (l *line) next() Emit {
 	s := l.segments[0]
-	if s.alone != nil {
+	if s.source != nil {
 		l.segments = l.segments[1:]
-		return *s.alone
+		return *s.source
 	}
-	namespace := s.spaces[0]
-	e := s.calls[namespace][0]
-	s.spaces = s.spaces[1:]
+	for { // ends: the oldest call of all is the first of each of its namespaces
+		namespace := s.spaces[0]
+		c := s.calls[namespace][0]
+		switch {
+		case s.within(c, 1):
+			for _, of := range c.spaces {
+				s.remove(of)
+			}
+		case s.within(c, 1+maxBefore):
+			s.spaces = append(s.spaces[1:], namespace)
+			continue
+		default:
+			s.remove(namespace)
+			c = c.divide(namespace)
+		}
+		if len(s.calls) == 0 {
+			l.segments = l.segments[1:]
+		}
+		return c.Emit
+	}
+}
+
+// within reports whether a call is among the first n of each of its namespaces.
+func (s *segment) within(c *call, n int) bool {
+	return !slices.ContainsFunc(c.spaces, func(namespace string) bool {
+		calls := s.calls[namespace]
+		return !slices.Contains(calls[:min(n, len(calls))], c)
+	})
+}
+
+// remove removes the first call of a namespace, and ends the turn of the namespace.
+func (s *segment) remove(namespace string) {
+	at := slices.Index(s.spaces, namespace)
+	s.spaces = slices.Delete(s.spaces, at, at+1)
 	if left := s.calls[namespace][1:]; len(left) > 0 {
 		s.calls[namespace], s.spaces = left, append(s.spaces, namespace)
-	} else if delete(s.calls, namespace); len(s.calls) == 0 {
-		l.segments = l.segments[1:]
+	} else {
+		delete(s.calls, namespace)
 	}
-	return e
+}
+
+// divide removes the part of a namespace from a call, and returns it.
+func (c *call) divide(namespace string) *call {
+	part := &call{Emit: Emit{At: c.At}}
+	var rest Objects // the events belong to the caller of add, so they stay unchanged
+	for _, e := range c.Objects {
+		if e.ID.Namespace == namespace {
+			part.Objects = append(part.Objects, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	c.Objects = rest
+	c.spaces = slices.DeleteFunc(c.spaces, func(of string) bool { return of == namespace })
+	return part
 }
 
 // applyWaiting applies calls of sources that wait, and returns their effects. It applies all calls, or as many as fit

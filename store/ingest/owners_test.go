@@ -59,6 +59,7 @@ func isolatedMesh() (all []string) {
 }
 
 // Objects that come, change and go one after the other are judged as all at once, with isolation and without.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestJudgedAgain(t *testing.T) {
 	pool := isolatedMesh()
 	for seed := range uint64(80) {

@@ -103,6 +103,7 @@ func TestWhatIsHeldByReason(t *testing.T) {
 
 // Removals of one tenant, in any number, do not hold those of another: 60 objects of one namespace are removed in the
 // same second as another's ALLOW policy, from a cluster and from a folder, under one leader and while no process leads.
+// Promise: security-tenants.md#remove-many-objects
 func TestTenantHoldsNoOther(t *testing.T) {
 	for _, o := range []origin.Origin{{}, origin.New("", origin.Kube)} {
 		why := map[bool]object.Why{true: object.Missing, false: object.Deleted}[o == origin.Origin{}]
@@ -149,6 +150,7 @@ func TestTenantHoldsNoOther(t *testing.T) {
 
 // A new leader obeys complete lists, holds objects that could not be listed, and continues the holds of the previous
 // leader, even if the kind can be listed again.
+// Promise: security-tenants.md#remove-many-objects
 func TestNewLeaderKnowsWhatWasHeld(t *testing.T) {
 	kube := origin.New("", origin.Kube)
 	kinds := func(names ...string) object.Event {

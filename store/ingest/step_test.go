@@ -211,6 +211,7 @@ func TestVersionsThatAreNotRead(t *testing.T) {
 }
 
 // The version that was good before this process began stays in effect too, as long as the object exists.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestBadObjectsAfterRestart(t *testing.T) {
 	d := newDesk(t)
 	a, b, c := put(t, vs("a", "1s")), put(t, vs("b", "1s")), put(t, vs("c", "1s"))
@@ -238,6 +239,7 @@ func TestUnreadableDocumentAfterRestart(t *testing.T) {
 	d.want(Objects{put(t, vs("a", "1s")), gone(unknown)}, "write -VirtualService b")
 }
 
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestFirstSeenPolicyFailsClosed(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{synced})

@@ -41,6 +41,7 @@ var ofGiB = Budget{Exported: 46, Own: 230}
 // The number of resources that an object causes counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of
 // every proxy. An ordinary object with as many hosts is admitted, the last version of one that grows beyond the limit
 // stays in effect, and freed capacity is used.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetOfWeight(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
@@ -62,6 +63,7 @@ func TestBudgetOfWeight(t *testing.T) {
 }
 
 // Rules are weighed by the clusters that they cover, for any order of arrival, and under the next leader as well.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetOfProducts(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	rules := []object.Event{entry}
@@ -155,6 +157,7 @@ func numbered(i int) string {
 }
 
 // Of an attack by subsets a tenant has room for some 1,000 clusters, and not for 20,000.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetOfSubsets(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
 	events := []object.Event{synced}
@@ -198,6 +201,7 @@ func selecting(name string, hosts, ports int) string {
 
 // Of an attack by ServiceEntries that all select a thousand machines there is no room for the most part, whichever come
 // first; there is for a few.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetOfSelected(t *testing.T) {
 	var machines, entries []object.Event
 	for i := range 1000 {

@@ -20,6 +20,7 @@ func luaFilter(name, to, context string, bytes int) string {
 
 // For any number of refused objects of a tenant, an edit causes only its own object, and those whose weight depends on
 // it, to be weighed.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestEditWeighsItsObjectAlone(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
@@ -78,6 +79,7 @@ func virtualServiceOf(name string, hosts []string, routes int, delegates ...stri
 
 // A delegate is weighed on its own, in each route that names it, and in each rule; whichever is offered last is
 // refused.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetOfDelegates(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	host := []string{"h0.a.example.com"}
@@ -116,6 +118,7 @@ func repeated(name string, n int) []string {
 
 // For any order of adding, growing, shrinking and removing services, rules, delegates and their roots: the admitted
 // objects cause at most the budget.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBudgetHoldsInAnyOrder(t *testing.T) {
 	refused := 0
 	for seed := range uint64(40) {

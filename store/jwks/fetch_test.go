@@ -41,6 +41,7 @@ func newKey(t *testing.T, private bool) string {
 }
 
 // The addresses to which the leader never connects, in any notation.
+// Promise: security-tenants.md#key-sets
 func TestAllowed(t *testing.T) {
 	f := NewFetcher(FetcherConfig{Blocked: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	for address, want := range map[string]bool{
@@ -64,6 +65,7 @@ func TestAllowed(t *testing.T) {
 }
 
 // Whatever servers send, the result is keys or an error, at a bounded cost.
+// Promise: security-tenants.md#key-sets
 func TestFetch(t *testing.T) {
 	keys, secret := newKey(t, false), newKey(t, true)
 	var pages map[string]http.HandlerFunc
@@ -139,6 +141,7 @@ func TestFetch(t *testing.T) {
 }
 
 // A name that resolves to an address of this machine, or of the cluster, is refused without a request.
+// Promise: security-tenants.md#key-sets
 func TestNameOfLoopback(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -191,6 +194,7 @@ func TestTLS(t *testing.T) {
 
 // A rule's own time counts, within bounds: one that waits for ever keeps one of the few places in which key sets are
 // fetched.
+// Promise: security-tenants.md#key-sets
 func TestTimeOfAFetch(t *testing.T) {
 	for stated, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Millisecond: time.Millisecond, 30 * time.Second: 30 * time.Second, time.Hour: 30 * time.Second, -1: 5 * time.Second} {
 		if got := limitOf(stated); got != want {

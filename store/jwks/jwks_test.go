@@ -107,6 +107,7 @@ func ids(names ...string) (all []object.ID) {
 // Keys are fetched again when they may have changed, and emitted for every namespace that names them. The last good
 // keys stay while the server fails, also for the next leader, which emits everything before any response. Sources that
 // are no longer needed are dropped.
+// Promise: security-tenants.md#key-sets
 func TestLeaders(t *testing.T) {
 	w, etcd := &world{}, kvtest.Start(t)
 	store := etcd.Connect()
@@ -151,6 +152,7 @@ func TestLeaders(t *testing.T) {
 
 // Of a namespace with ten thousand sources a few are fetched, few at a time, and a problem reports it. None of its
 // servers answers, and sources of other namespaces are fetched nevertheless.
+// Promise: security-tenants.md#key-sets
 func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
 	etcd := kvtest.Start(t)
 	var mu sync.Mutex
@@ -222,6 +224,7 @@ func TestBackOff(t *testing.T) {
 }
 
 // Many namespaces with as many sources as allowed share the total limit, and leave the others their part.
+// Promise: security-tenants.md#key-sets
 func TestNamespacesShareWhatThereIs(t *testing.T) {
 	var needed []string
 	for i := range 100 {

@@ -40,6 +40,7 @@ func say(all map[Name]Wanted) string {
 
 // An entry stays while any replica reports its machine, and goes after the grace without a report, even if the replica
 // died or this leader has only found the entry. Times of other clocks have no effect.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestGrace(t *testing.T) {
 	r := NewRegistry(grace)
 	a, entry := machine("one", "10.0.0.1", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}
@@ -82,6 +83,7 @@ func TestGrace(t *testing.T) {
 // Of two machines that claim one address the one with a known entry keeps it, whichever is newer; the other is a
 // problem, and gets the entry when the first is gone. The same address in another network is a different one; an
 // unnamed network may be any. An entry is adopted only by its own service account.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestClaims(t *testing.T) {
 	r := NewRegistry(grace)
 	first := machine("b-10.0.0.1", "10.0.0.1", "vm", 0)
@@ -115,6 +117,7 @@ func TestClaims(t *testing.T) {
 
 // While a machine with a known entry is connected, it keeps the entry against another credential, however new that
 // connection is; with the same credential the entry moves. A new leader prefers the machine that was connected first.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestCredentialKeepsItsEntry(t *testing.T) {
 	of := func(credential, replica string, connected time.Duration) Machine {
 		m := machine("one", "10.0.0.1", "vm", connected)
@@ -160,6 +163,7 @@ func TestCredentialKeepsItsEntry(t *testing.T) {
 }
 
 // A service account has so many entries, and no more; those that are known stay.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestMostOfAccount(t *testing.T) {
 	r := NewRegistry(grace)
 	var reports []Machine
@@ -179,6 +183,7 @@ func TestMostOfAccount(t *testing.T) {
 
 // One credential has at most a quarter of its account's entries, for any order of reports; reports of older replicas
 // belong to no credential.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestMostOfCredential(t *testing.T) {
 	r := NewRegistry(grace)
 	var reports []Machine
@@ -236,6 +241,7 @@ func TestReport(t *testing.T) {
 
 // A machine whose address now belongs to a Pod has no entry from its replica's report on, and a problem names it; it
 // has an entry again when the address is free.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestTakenAddress(t *testing.T) {
 	r := NewRegistry(grace)
 	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}

@@ -272,6 +272,7 @@ func TestConfirmAtMinimum(t *testing.T) {
 // A store with older state than a client was served, according to its place in the chain of heads, was restored from a
 // backup. A replica that remembers nothing newer does not serve that client from it, until a leader has begun a new
 // term or the replica has the client's state. A client that claims an invented place waits alone, until the deadline.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestConfirmAtPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

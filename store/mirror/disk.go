@@ -67,6 +67,11 @@ func (h diskHead) place() kv.Place {
 // writeSnapshot encodes a snapshot: magic, head, path and value of each record with their lengths, and the SHA-256 of
 // all these bytes.
 func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
+	return encodeSnapshot(w, head, s, func(r model.Record) (model.Record, error) { return r, nil })
+}
+
+// encodeSnapshot is writeSnapshot with a function that returns the record to write in place of one.
+func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Record) (model.Record, error)) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
 	head.Records, head.Unknown = 0, s.unknown
@@ -84,7 +89,11 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	out.Write(append(line, '\n'))
 	for _, kind := range model.Kinds() {
 		for r := range s.All(kind) {
-			raw, err := model.Encode(r)
+			written, err := of(r)
+			if err != nil {
+				return fmt.Errorf("%v: %w", r.Meta().Key, err)
+			}
+			raw, err := model.Encode(written)
 			if err != nil {
 				return fmt.Errorf("%v: %w", r.Meta().Key, err)
 			}
@@ -112,6 +121,9 @@ func readSnapshot(r io.Reader) (diskHead, *Snapshot, error) {
 	head, err := in.head()
 	if err != nil {
 		return head, nil, err
+	}
+	if head.Records < 0 || head.Records > mostRecords {
+		return head, nil, fmt.Errorf("%d records", head.Records)
 	}
 	var puts []model.Record
 	for i := range head.Records {

@@ -31,6 +31,7 @@ func deletePrefix(s *kvtest.Server, prefix string) {
 // Another writer deletes all records of a kind, and the leader makes an edit: no proxy loses anything. The edit of
 // another kind is served, the log and the status name the held kind, and it ends when the leader has written the
 // records again. The deletion is not written to disk.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestDeletedKindIsHeld(t *testing.T) {
 	s, e := etcd(t)
 	leader := s.Term(e)
@@ -151,6 +152,7 @@ func TestStartOverDamagedStore(t *testing.T) {
 // A leader that encodes records in another way (of an older or newer build) does not freeze any kind: the stored bytes
 // count. A head without contents, or with an unknown algorithm, does not either; the status then reports that nothing
 // is compared.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestOtherBuildsFreezeNothing(t *testing.T) {
 	other := func(r model.Record) string {
 		raw, err := model.Encode(r)

@@ -15,6 +15,7 @@ import (
 
 // After a restore of etcd from a backup, in any way, the newer state that was read stays in use, over restarts of the
 // replica too, until a leader has compared the store with its sources. Partly written state does not count.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestRestoredEtcd(t *testing.T) {
 	for _, name := range []string{"same id", "new cluster id", "bumped"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +73,7 @@ func (r *running) until(revision int64) (s *mirror.Snapshot, edits int) {
 }
 
 // A restore that lost nothing goes on without an alarm, whatever became of revisions and of the cluster's id.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestRestoredWithoutLoss(t *testing.T) {
 	for _, name := range []string{"same id", "new cluster id", "bumped"} {
 		t.Run(name, func(t *testing.T) {

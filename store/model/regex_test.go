@@ -6,6 +6,7 @@ import (
 )
 
 // Expressions that Go takes and Envoy refuses are refused. TestRegexesThatEnvoyRefuses (push/plan) asks Envoy.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestCheckRegex(t *testing.T) {
 	for pattern, good := range map[string]bool{
 		`/a/[^/]+/b.*`: true, `(?i)^x{1,1000}$`: true, `\p{L}+\p{^Greek}\PN\p{Any}`: true, `\Q\p{Letter}\E`: true, `\\p{Letter}`: true,

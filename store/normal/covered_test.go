@@ -8,6 +8,7 @@ import (
 )
 
 // The index agrees with a comparison of each pair.
+// Promise: security-admission.md#expensive-objects
 func TestHostIndex(t *testing.T) {
 	covered := func(name, h string) bool {
 		name, h = hostOf(name), hostOf(h)

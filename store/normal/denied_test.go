@@ -11,6 +11,7 @@ import (
 
 // The identities that the CA has revoked become one policy of the whole mesh, which no other object can replace or
 // imitate.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestDenied(t *testing.T) {
 	ids := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://cluster.local/ns/a/sa/b"}
 	obj, err := NewDenied(ids)

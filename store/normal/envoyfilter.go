@@ -187,3 +187,17 @@ func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_App
 		r.refusef(problem.Required, at+".subFilter.name", "must not be empty")
 	}
 }
+
+// RelativePatch reports whether a patch is relative to a filter that another patch may add or remove.
+func RelativePatch(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
+	switch p.GetPatch().GetOperation() {
+	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER:
+		return true
+	case networkingv1.EnvoyFilter_Patch_REPLACE:
+		return p.GetApplyTo() == networkingv1.EnvoyFilter_HTTP_FILTER || p.GetApplyTo() == networkingv1.EnvoyFilter_NETWORK_FILTER
+	case networkingv1.EnvoyFilter_Patch_REMOVE:
+		return p.GetApplyTo() != networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && p.GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE
+	default:
+		return false
+	}
+}

@@ -277,6 +277,7 @@ configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {
 	}
 }
 
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestPolicies(t *testing.T) {
 	for _, c := range []struct {
 		kind, spec string

@@ -235,6 +235,7 @@ func FuzzSecret(f *testing.F) {
 
 // The record of a ConfigMap has certificates of authorities, with their revocation list, and nothing else. Names of
 // Secrets and ConfigMaps do not clash.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestConfigMapsOfAuthorities(t *testing.T) {
 	a := newPair(t)
 	of := func(data map[string]string) Result {

@@ -7,6 +7,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestPodIsAWorkload(t *testing.T) {
 	const object = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop}\n"
 	pod := Pod{Labels: map[string]string{"app": "web", "security.istio.io/tlsMode": "istio"}, Node: "n1", ServiceAccount: "sa", Workload: "web", Address: "10.1.0.1"}

@@ -73,6 +73,7 @@ func TestPolicyValues(t *testing.T) {
 }
 
 // An unreadable policy closes the workloads that it selects; with an unreadable selector, its whole namespace.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestPolicyThatCannotBeUnderstood(t *testing.T) {
 	root := &fake{mesh: &meshv1.MeshConfig{RootNamespace: "shop"}}
 	for spec, want := range map[string]string{

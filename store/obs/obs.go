@@ -243,6 +243,12 @@ var (
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")
 	TenantBytes    = gaugeVec("navarch_tenant_bytes", "Bytes of configuration of tenants that use half of their budget or more.", "tenant")
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
+	TenantDelivery = histogramVec("navarch_tenant_delivery_seconds", "Seconds from the commit of a change of configuration to the "+
+		"acknowledgement by 99 % of the affected proxies of a tenant at this replica; once for each change that so many acknowledged.",
+		"tenant")
+	TenantDeliveries = counterVec("navarch_tenant_deliveries_total", "Proxies that a change of configuration affected, by tenant and by "+
+		"result: acknowledged, refused, gone (its stream ended before), pending (it had not answered when the change was forgotten).",
+		"tenant", "result")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from scratch to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan made from scratch.")
 	PlanPiece      = histogram("navarch_plan_piece_seconds", "Seconds that the plan loop spent on one piece of work: endpoints, changes "+
@@ -314,6 +320,9 @@ func init() {
 	Info.WithLabelValues(Version).Set(1)
 	Build.WithLabelValues("pilot", Version).Set(1)
 }
+
+// Metrics returns the metrics, for reports.
+func Metrics() prometheus.Gatherer { return registry }
 
 // Handler serves the metrics in Prometheus' format.
 func Handler() http.Handler {

@@ -44,6 +44,7 @@ func newSampled() (*Sampled, *envoytest.Output) {
 
 // The first of each cause is written at once, the others once in an interval, and nothing is lost from the count; a
 // cause that rested is new.
+// Promise: security-connections.md#places-and-time
 func TestSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSampled()

@@ -79,6 +79,11 @@ const (
 	CertificateEnds       Analyzer = "NAV1002"
 	PolicyCloses          Analyzer = "NAV1003"
 	ImportedHostNotFound  Analyzer = "NAV1004"
+	RefusedByProxies      Analyzer = "NAV1005"
+	VersionWithheld       Analyzer = "NAV1006"
+	TenantNearBudget      Analyzer = "NAV1007"
+	AuthorityEnds         Analyzer = "NAV1008"
+	ClusterStale          Analyzer = "NAV1009"
 )
 
 // analyzers has the name and the severity of each code. Those of Istio's codes are Istio's
@@ -149,6 +154,11 @@ var analyzers = map[Analyzer]struct {
 	CertificateEnds:                                  {"CertificateEnds", Warning},
 	PolicyCloses:                                     {"PolicyCloses", Error},
 	ImportedHostNotFound:                             {"ImportedHostNotFound", Warning},
+	RefusedByProxies:                                 {"RefusedByProxies", Error},
+	VersionWithheld:                                  {"VersionWithheld", Error},
+	TenantNearBudget:                                 {"TenantNearBudget", Warning},
+	AuthorityEnds:                                    {"AuthorityEnds", Warning},
+	ClusterStale:                                     {"ClusterStale", Error},
 }
 
 // Analyzers returns every code, in order.

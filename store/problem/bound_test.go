@@ -14,6 +14,7 @@ func ofOne(o one) (string, string) { return o.namespace, o.object }
 
 // For any problems, a list has its bounds, in all, of each namespace and of each object. Omitted ones are counted, the
 // order stays, and a namespace with few problems is listed completely beside those with many.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespaces, objects, each int

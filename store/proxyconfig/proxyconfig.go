@@ -16,6 +16,7 @@
 package proxyconfig
 
 import (
+	"encoding/base64"
 	"strings"
 	"time"
 
@@ -132,6 +133,18 @@ func (l Listeners) String() string {
 // Part is a part of a ProxyConfig in deterministic protobuf, so that equal parts have equal text. Empty: nothing of it
 // is stated.
 type Part string
+
+// MarshalText returns the Part in base64, for JSON. The error is always nil.
+func (p Part) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, []byte(p)), nil
+}
+
+// UnmarshalText is the inverse of MarshalText. The error is that of base64.
+func (p *Part) UnmarshalText(text []byte) error {
+	raw, err := base64.StdEncoding.AppendDecode(nil, text)
+	*p = Part(raw)
+	return err
+}
 
 // partOf returns the Part of a ProxyConfig that has no other fields.
 func partOf(c *meshv1.ProxyConfig) Part {

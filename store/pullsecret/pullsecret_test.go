@@ -36,6 +36,7 @@ func many() string {
 }
 
 // The result for one registry has no credentials of others, and no programs to run.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestFor(t *testing.T) {
 	for registry, want := range map[string]string{
 		"a.example:5000":  `{"auths":{"a.example:5000":{"username":"u","password":"hunter2"}}}`,

@@ -52,6 +52,7 @@ func text(held map[Scope][]object.ID) string {
 }
 
 // Each reason holds losses by its own scope. A deletion by an API server is never held, however large.
+// Promise: security-tenants.md#remove-many-objects
 func TestJudgeByReason(t *testing.T) {
 	services, policies := some(kube, "Service", "shop", 0, 10), some(kube, "AuthorizationPolicy", "shop", 0, 1)
 	secrets := slices.Concat(some(kube, "Secret", "shop", 0, 9), some(kube, "ReferenceGrant", "shop", 0, 9), some(kube, "Role", "shop", 0, 9),
@@ -87,6 +88,7 @@ func TestJudgeByReason(t *testing.T) {
 
 // Losses in a folder are held if everything vanishes, more than half of a kind in a namespace, or a kind in most of its
 // namespaces. Objects of a vanished Namespace go at once, and one namespace's removals hold no other's.
+// Promise: security-tenants.md#remove-many-objects
 func TestJudgeFolders(t *testing.T) {
 	f := origin.New("", origin.Files)
 	of := func(kind, namespace string, from, n int) []object.ID { return some(f, kind, namespace, from, n) }
@@ -184,6 +186,7 @@ func TestLossesAreAddedUp(t *testing.T) {
 
 // A removal is accepted once, by an ID that identifies exactly its objects. A returned object is held no longer.
 // Policies and whole kinds wait for acceptance.
+// Promise: security-tenants.md#remove-many-objects
 func TestBook(t *testing.T) {
 	b := NewBook(time.Minute, nil)
 	scope := func(kind string) Scope { return Scope{object.ID{Origin: kube, Kind: kind}, object.Rewound} }

@@ -8,6 +8,7 @@ import (
 )
 
 // Every value counts, whatever its key is and however often that is repeated.
+// Promise: security-admission.md#expensive-objects
 func TestValues(t *testing.T) {
 	for text, want := range map[string]int{
 		`null`: 1, ` {} `: 1, `[]`: 1, `[[],{}]`: 3, `{"a":1,"a":[2,3]}`: 5, `"a\"\u00e9\\"`: 1, `-0.5e+7`: 1, "[\"\xff\",true,false]": 4,
@@ -60,6 +61,7 @@ func TestObject(t *testing.T) {
 }
 
 // Commas count outside of strings, wherever the text is divided.
+// Promise: security-admission.md#expensive-objects
 func TestSeparators(t *testing.T) {
 	text := `{"a,b": ["\\", "\",", {}, 1], "c": ","}`
 	for i := range text {
@@ -90,6 +92,7 @@ func decoded(tree any) int {
 
 // FuzzValues: a text is valid here if and only if it is valid for encoding/json, except for the bound of nesting; the
 // number of values is at least that of the decoded text.
+// Promise: security-admission.md#expensive-objects
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,-2.5e3,"x\u00e9\n",true,false,null,{}]}`, `{"a":1,"a":{"b":[]}}`, "[[[[]]]]", "\"\xff\"", "0", "-", "1.e", " [ 1 , 2 ] ", "{\"a\" :1}", "tru", "[1,]"} {
 		f.Add([]byte(seed))
@@ -117,6 +120,7 @@ func FuzzValues(f *testing.F) {
 }
 
 // Aliases count as the values to which they refer.
+// Promise: security-admission.md#expensive-objects
 func TestYAML(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for _, level := range []string{"1", "2", "3", "4", "5", "6", "7"} {

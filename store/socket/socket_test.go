@@ -53,6 +53,7 @@ func modes(t *testing.T, path string, mode fs.FileMode, group int) {
 	}
 }
 
+// Promise: security-connections.md#who-is-on-the-same-machine
 func TestModes(t *testing.T) {
 	own := os.Getegid()
 	folder := filepath.Join(t.TempDir(), "a", "sockets")
@@ -189,6 +190,7 @@ func connects(path string) error {
 
 // Processes of other users, outside of the group if there is one, are refused: by the mode of the folder, and otherwise
 // by their credentials.
+// Promise: security-connections.md#who-is-on-the-same-machine
 func TestForeignersAreRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be several users")

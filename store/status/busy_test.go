@@ -15,6 +15,7 @@ import (
 // Another writer changes an object each time between our read and write: after the first conflict the write is retried
 // at once, then after pauses as after any other failure. Meanwhile a problem reports it and another object is written.
 // When the other writer stops, this object is written too.
+// Promise: security-tenants.md#statuses-of-objects
 func TestConflictsAreNotRaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -51,6 +52,7 @@ func TestConflictsAreNotRaced(t *testing.T) {
 
 // A waiting object, which may have a megabyte, is not compared again each time that another one changes. One that
 // changes itself is compared, and if it has the target state by then, its problem ends.
+// Promise: security-tenants.md#statuses-of-objects
 func TestWaitingObjectsAreNotDrawnAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -90,6 +92,7 @@ func TestWaitingObjectsAreNotDrawnAgain(t *testing.T) {
 
 // A namespace has thousands of objects to write: the object of another namespace is the second to be written, not the
 // last.
+// Promise: security-tenants.md#statuses-of-objects
 func TestNamespacesTakeTurns(t *testing.T) {
 	q := newQueue[unstructured.Unstructured](1)
 	there, want := map[Key]Found[unstructured.Unstructured]{}, map[Key]Desired[unstructured.Unstructured]{}

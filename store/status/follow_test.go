@@ -24,6 +24,7 @@ func (s seenNames) Observe(k Key, f Found[corev1.ConfigMap]) { s.names[k.Name] =
 
 // A watch without any event or bookmark is reopened within listwatch.Silence, long before the next list, and delivers
 // the changes since.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestSilentWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var watches, lists int

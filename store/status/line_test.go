@@ -14,6 +14,7 @@ import (
 
 // Turns get equal shares, whatever their number and order of requests. A failed object waits without delaying the
 // others of its turn.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -90,6 +91,7 @@ func TestLine(t *testing.T) {
 }
 
 // Service accounts alternate in the writing of their machines' entries; for an unknown machine its namespace does.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestTurnsOfMachines(t *testing.T) {
 	name := machines.Name{Namespace: "shop", Name: "vms-10.0.0.1"}
 	for want, w := range map[string]machines.Wanted{"shop/vm": wantedMachine(nil), "shop": {Gone: true}} {

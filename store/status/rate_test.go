@@ -10,6 +10,7 @@ import (
 )
 
 // Writers with one Limit have that pace together, and each gets on.
+// Promise: security-tenants.md#statuses-of-objects
 func TestRateOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, limit := newCluster(), NewLimit()

@@ -297,6 +297,7 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 // An object has hundreds of conditions and messages of other writers, one megabyte: the written status is the same
 // after it is read again, has all of theirs unchanged and in order, and is larger only by our entries, for any age and
 // number of our writes.
+// Promise: security-tenants.md#statuses-of-objects
 func TestReportInLargeStatus(t *testing.T) {
 	var conditions, messages []any
 	for i := range 700 {

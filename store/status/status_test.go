@@ -281,6 +281,7 @@ func TestRate(t *testing.T) {
 // Another writer changes the root after each of our writes. After a few times we write at growing intervals, a problem
 // names the object and the writer, and other objects are written. When the writer stops, the object is restored, and
 // the problem ends.
+// Promise: security-tenants.md#statuses-of-objects
 func TestOthersAreNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

@@ -13,6 +13,7 @@ func host(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte
 
 // Hosts alternate, however many requests of one wait. Requests of one host are served in order, and one whose client
 // has gone gets no turn.
+// Promise: security-connections.md#handshakes
 func TestLineIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 0)
@@ -53,6 +54,7 @@ func TestLineIsFair(t *testing.T) {
 }
 
 // No more have a turn at once than there are.
+// Promise: security-connections.md#handshakes
 func TestTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const turns, clients = 3, 20
@@ -83,6 +85,7 @@ func TestTurnsAreBounded(t *testing.T) {
 }
 
 // A host has no more turns at once than its part, though there are free ones, which another host has at once.
+// Promise: security-admission.md#turns-and-connections
 func TestPartOfAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(4, 2)
@@ -139,6 +142,7 @@ func TestPartOfAHost(t *testing.T) {
 
 // The parts of a host alternate, each within its bound; names of another host's parts have no effect; and a host that
 // is ahead of others gets the next turn.
+// Promise: security-admission.md#turns-and-connections
 func TestPartsAndHostsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewOfParts(2, 2, 1)

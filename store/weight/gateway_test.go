@@ -28,6 +28,7 @@ func many(n int, form string) (all []string) {
 
 // A Gateway weighs its servers and hosts. The rules of a VirtualService weigh once for each host of a server that its
 // hosts intersect with, whichever comes first, and no more than once in both.
+// Promise: security-gateways.md#make-a-gateway-fail
 func TestOfGateways(t *testing.T) {
 	for what, c := range map[string]struct {
 		hosts  []string // of the VirtualService

@@ -97,6 +97,7 @@ func asService(t testing.TB, entry model.Record) model.Record {
 
 // The WorkloadEntries that Kubernetes Services select weigh as those of ServiceEntries do, whatever comes first. They
 // count once, also after the Service has gone and come back.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestOfSelectedByServices(t *testing.T) {
 	var services, machines []model.Record
 	for i := range 40 {
@@ -212,6 +213,7 @@ func filter(context networkingv1.EnvoyFilter_PatchContext, to networkingv1.Envoy
 }
 
 // The weight of a record is the number of resources that it causes, at the proxies that receive them.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestOf(t *testing.T) {
 	mesh := NewIndex()
 	mesh.Replace(nil, []model.Record{serviceOf(t, "a", 10, 100, "*")}) // 1,000 clusters

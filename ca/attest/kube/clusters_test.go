@@ -80,6 +80,7 @@ func (p *played) token(t *testing.T) string {
 // Tokens of other clusters are verified with the keys of those clusters' own API servers, for calls of that cluster
 // only. A cluster whose API server is away keeps its last keys, also with new credentials, and in a process that starts
 // then. A cluster without a Secret is unknown, and its stored keys are deleted.
+// Promise: security-workloads.md#tokens
 func TestTokensOfOtherClusters(t *testing.T) {
 	east, west, dir := play(t), play(t), t.TempDir()
 	gone := make(chan struct{}, 1)

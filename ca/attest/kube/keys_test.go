@@ -38,6 +38,7 @@ func token(t *testing.T, c *controlplane.ControlPlane, more ...string) string {
 
 // If two real API servers have the same issuer, the tokens of each belong to its own cluster, also in a process that
 // starts while both are away. Tokens for other audiences and expired tokens are refused.
+// Promise: security-workloads.md#tokens
 func TestKubeTokens(t *testing.T) {
 	east, west := controlplane.Start(t, controlplane.Options{}), controlplane.Start(t, controlplane.Options{})
 	for _, c := range []*controlplane.ControlPlane{east, west} {

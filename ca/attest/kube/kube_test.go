@@ -42,6 +42,7 @@ func until(t *testing.T, what string, check func() bool) {
 
 // The API server decides who may list Secrets, by all its rules: by name, by group, in one namespace and not in
 // another. Without the right to request that, and while it is away, the result is an error, never a refusal.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestKubeMayListSecrets(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	access := NewAccess(connect(t, c))

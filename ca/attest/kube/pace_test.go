@@ -15,6 +15,7 @@ import (
 )
 
 // A client that sends requests without end waits for its own pace, and does not delay others.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestPaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(rate.NewLimiter(10, 10), 1, 2, 100)
@@ -49,6 +50,7 @@ func TestPaces(t *testing.T) {
 
 // The API server receives requests about one service account at a bounded rate, and about others meanwhile: an account
 // whose bindings change all the time causes no further load.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestRightsAreAskedAtAPace(t *testing.T) {
 	asked := map[string]int{}
 	access := NewAccess(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {

@@ -22,6 +22,7 @@ import (
 // Others are refused, and so is the token of a deleted Pod whose last review was positive. While the API server is away
 // the last results are used, a positive one until its token ends, and one source may have a bounded number of tokens
 // reviewed. When it is back, tokens are reviewed again.
+// Promise: security-workloads.md#tokens
 func TestKubeReviews(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	c.Kubectl(t, "", "create", "namespace", "shop")

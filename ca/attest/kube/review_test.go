@@ -19,6 +19,7 @@ import (
 
 // The last positive result for a token is used while the API server is away. A refusal ends it, and is cached for a
 // short time. A result that does not name one of our audiences is not positive.
+// Promise: security-workloads.md#tokens
 func TestReviews(t *testing.T) {
 	var asked atomic.Int32
 	var away atomic.Bool
@@ -90,6 +91,7 @@ func TestReviews(t *testing.T) {
 }
 
 // A client that requests token reviews without end uses the capacity of its own address only.
+// Promise: security-workloads.md#tokens
 func TestReviewsAreBounded(t *testing.T) {
 	r := NewReviews(apiservertest.Play(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"status": {"authenticated": false, "error": "no"}}`)

@@ -14,6 +14,7 @@ import (
 
 // Keys are requested from the API server only: neither from the URL in its response, nor from the target of a
 // redirection.
+// Promise: security-workloads.md#tokens
 func TestKeysOfTheAPIServerAlone(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("somebody else is asked for %s", r.URL)
@@ -40,6 +41,7 @@ func TestKeysOfTheAPIServerAlone(t *testing.T) {
 }
 
 // An API server that answers with 100 MB is not read to the end, and one that hangs is left when the context ends.
+// Promise: security-workloads.md#tokens
 func TestKeysThatAreTooMuch(t *testing.T) {
 	sent := 0
 	keys := Keys(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {

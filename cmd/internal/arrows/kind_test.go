@@ -187,3 +187,11 @@ func kindRecipe(t *testing.T) (files []string) {
 	slices.Sort(files)
 	return files
 }
+
+// cells returns the cells of a row of a table.
+func cells(row string) (all []string) {
+	for _, cell := range strings.Split(strings.Trim(row, "|"), "|") {
+		all = append(all, strings.TrimSpace(cell))
+	}
+	return all
+}

@@ -41,6 +41,7 @@ func review(t *testing.T, d *daemon, conf *tls.Config, gateway string) (allowed 
 // A process with role admit alone runs without etcd and without a key encryption key. A replica with role ca signs its
 // serving certificate, to its own identity, for the token of a named service account, and refuses every other account.
 // Without knowledge of the mesh's hosts it warns of no unknown host. Its pages answer.
+// Promise: security-keys.md#the-power-of-each-key
 func TestAdmitAlone(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)

@@ -53,29 +53,34 @@ func everythingAs(ctx context.Context, creds credentials.TransportCredentials, a
 		return nil, err
 	}
 	a := asking{stream: stream, node: n, got: map[string][]byte{}}
+	return a.got, a.everything()
+}
+
+// everything requests all resources, like an Envoy on its first connection.
+func (a asking) everything() error {
 	for _, pair := range [][2]xds.Type{{xds.Cluster, xds.Endpoint}, {xds.Listener, xds.Route}} {
 		if err := a.ask(pair[0], nil); err != nil {
-			return nil, err
+			return err
 		}
 		parents, err := a.receive(pair[0], 1)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		names, err := needs(pair[0], parents)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(names) == 0 {
 			continue
 		}
 		if err := a.ask(pair[1], names); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := a.receive(pair[1], len(names)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return a.got, nil
+	return nil
 }
 
 // asking is a proxy's stream, with the received resources by type and name.

@@ -122,6 +122,8 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 		return err
 	})
 
+	recordedSums(t, f.replicas(), tokenOf("team-0"))
+
 	// A replica that hangs is named, soon; navarchctl names it, too.
 	stopped := f.replicas()[2]
 	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -134,6 +136,9 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 		t.Fatalf("%+v, %v", part.Partial, err)
 	}
 	within(t, 3*time.Second, took, "an answer without the replica that hangs")
+	if last := part.Partial[0].Last; last == nil || last.Sums.Total.Connected() == 0 || last.Age <= 0 {
+		t.Errorf("what it recorded last: %+v", last)
+	}
 	name := fmt.Sprint("-", stopped.cmd.Process.Pid)
 	all, err := apiAnswer[api.Replica](t, f.replicas()[0], "replicas", "")
 	if err != nil || len(all.Items) != 3 || !strings.HasSuffix(part.Partial[0].Replica, name) {
@@ -152,10 +157,38 @@ func TestEveryReplicaAnswersForAll(t *testing.T) {
 	}
 }
 
+// recordedSums checks that each replica has the sums of all as they recorded them, and shows them to no tenant.
+func recordedSums(t *testing.T, replicas []*daemon, tenant string) {
+	t.Helper()
+	for _, d := range replicas {
+		eventually(t, patience, func() error {
+			a, err := apiAnswer[fleetapi.RecordedSums](t, d, "sums", "")
+			if in := (fleetapi.Counts{InSync: 59}); err == nil && (len(a.Items) != 3 || a.Sums.Total != in || len(a.Sums.Replicas) != 3) {
+				err = fmt.Errorf("%+v, %+v", a.Sums, a.Items)
+			}
+			return err
+		})
+		if code, body := askedFrom(t, d, fleetapi.Root+"sums", tenant); code != http.StatusForbidden {
+			t.Errorf("a tenant: %d %s", code, body)
+		}
+		metrics, err := get(d.monitoring, "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, metrics, `navarch_tenant_delivery_seconds_count{tenant="`, `navarch_tenant_deliveries_total{result="acknowledged",tenant="`)
+	}
+	out, err := exec.CommandContext(t.Context(), binary(t, "navarchctl"), "ps", "--recorded", "--server", replicas[0].http).CombinedOutput()
+	if err != nil {
+		t.Error(err)
+	}
+	says(t, string(out), "59 proxies: 59 in sync, 0 behind, 0 refusing", "REPLICA STATE AGE IN SYNC", "ready")
+}
+
 // tenantsAnswersAreEqual checks that a tenant's answers by way of any replica are equal, and show nothing of others.
 func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 	t.Helper()
 	for _, path := range []string{"proxies?limit=100", "proxies?limit=1&sort=since", "problems", "changes", "config/app-0.team-0",
+		"describe?noun=pod&namespace=team-0&name=app-0", "describe?noun=host&name=web.shop", "describe?noun=pod&namespace=team-2&name=app-2",
 		"explain?proxy=app-0.team-0&resource=" + webCluster[strings.LastIndexByte(webCluster, ' ')+1:]} {
 		var bodies []string
 		for _, d := range f.replicas() {
@@ -174,7 +207,7 @@ func tenantsAnswersAreEqual(t *testing.T, f *fleetOf, own string) {
 		t.Errorf("%+v, %v", tenants.Sums, err)
 	}
 	for path, want := range map[string]int{"config/app-2.team-2": 404, "explain?proxy=app-2.team-2&resource=x": 404, "replicas": 403,
-		"proxies?nonsense=1": 400, "proxies?limit=-1": 400, "nothing": 404, "deliveries?revision=1&object=VirtualService%20team-2/x": 400} {
+		"proxies?nonsense=1": 400, "proxies?limit=-1": 400, "nothing": 404, "describe?noun=pod": 400, "deliveries?revision=1&object=VirtualService%20team-2/x": 400} {
 		if code, body := askedFrom(t, f.replicas()[0], fleetapi.Root+path, own); code != want {
 			t.Errorf("%s: %d, want %d: %s", path, code, want, body)
 		}

@@ -38,6 +38,7 @@ func sent(t *testing.T, address, request string) (status int, body, location str
 // The server answers the requests of istioctl and Kiali over HTTP, in their form: to ports of a replica's Pod by
 // port-forward (istio pkg/kube/client.go, portForwardRequest; kiali kubernetes/istio.go, forwardGetRequest), or by the
 // API server's proxy of Pods (GetIstioVersions). Port 15014 refuses guarded pages as the other port does.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestIstioctlAsksOverHTTP(t *testing.T) {
 	parallel(t)
 	d := twoTenants(t, t.TempDir())

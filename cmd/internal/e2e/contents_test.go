@@ -60,6 +60,7 @@ func mustAdopt(t *testing.T, etcd *kvtest.Server) {
 // A foreign tool deletes records, and an edit follows: no client loses a cluster, and the leader restores all records,
 // whatever their share of a kind. It restores them without a delay (store/ingest TestRepairsWaitForNothing); at full
 // size, on an idle machine, within 10 s.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestDeletedRecordsComeBack(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)

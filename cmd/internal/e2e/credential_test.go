@@ -207,6 +207,7 @@ spec:
 // A missing Secret delays neither the other hosts of its port nor readiness, and is used as soon as it is there. A
 // rotated one moves SDS alone. A hostile or broken one is not sent: the certificate before it stays in use, and the
 // Secret and the Gateway have a problem. A ConfigMap has the authorities of clients, and their revocation list.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestGatewayCredentials(t *testing.T) {
 	parallel(t)
 	ip := loopback.NetFor(t) + ".7"

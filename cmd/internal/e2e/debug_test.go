@@ -103,6 +103,7 @@ func twoTenants(t *testing.T, data string) *daemon {
 
 // A tenant sees only its own proxies and problems, in all namespaces that its label joins; the system namespace and
 // this machine see everything.
+// Promise: security-workloads.md#other-configuration-through-a-credential
 func TestDebugShowsTenantsTheirOwn(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()

@@ -25,6 +25,7 @@ import (
 // A process without a keyring reads from the configuration that an identity is revoked. Within seconds it ends the
 // identity's streams, by certificate and by token, and its connections without calls, and refuses new ones. Another
 // identity is still served.
+// Promise: security-ca.md#processes-without-a-keyring, security-workloads.md#renewals-and-revocation
 func TestDeniedWithoutKeyring(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)
@@ -120,6 +121,7 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 
 // When an identity is revoked, its streams end within seconds on every replica, including those that did not sign its
 // certificate. The streams of another identity stay.
+// Promise: security-ca.md#what-revoking-an-identity-does, security-workloads.md#renewals-and-revocation
 func TestRevocationEndsStreamsOnEachReplica(t *testing.T) {
 	parallel(t)
 	etcd := kvtest.Start(t)

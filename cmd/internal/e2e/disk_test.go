@@ -66,6 +66,7 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 // A replica that starts while etcd is away serves mTLS too: the sealed keyring on its disk provides its serving
 // certificate, its callers' roots and the revocations. It renews certificates within its allowance, and issues no
 // others until etcd is back.
+// Promise: security-workloads.md#renewals-while-etcd-is-away
 func TestTLSWhileEtcdIsAway(t *testing.T) {
 	parallel(t)
 	etcd, dir, state, data := kvtest.Start(t), folder(t), t.TempDir(), t.TempDir()

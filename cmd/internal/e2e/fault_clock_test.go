@@ -113,6 +113,7 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 // A third replica whose clock is 25 hours fast starts during a rotation. It reports its clock, signs nothing, and does
 // not end the rotation, which waits for the holder of a certificate that has expired only by that clock. The others
 // work normally.
+// Promise: security-ca.md#clocks
 func TestFaultReplicaWithAFastClock(t *testing.T) {
 	parallel(t)
 	s := newSealable(t)

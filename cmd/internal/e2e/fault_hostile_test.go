@@ -54,6 +54,7 @@ func client(i int) *corev3.Node {
 // A stolen certificate of an account is used for more streams than a proxy needs, for hundreds of thousands of names,
 // and for invented clusters, networks and metadata. Proxies of the same account keep their streams, receive changes,
 // and can reconnect.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFaultHostileIdentity(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), folder(t)

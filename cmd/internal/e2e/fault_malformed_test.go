@@ -55,6 +55,7 @@ func (w *heapWatch) grown(t testing.TB, most int, when string) {
 // Fault 18: requests that no Envoy sends, of each kind, on separate streams over mTLS, with excessive headers, streams,
 // names and metadata. At most that stream ends, and no other. Nothing panics. The process uses little memory for it
 // meanwhile, and none afterwards.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFaultMalformedRequests(t *testing.T) {
 	parallel(t)
 	n, proxies, liars := sized(t, 30, 300, "services"), sized(t, 30, 2000, "proxies"), sized(t, 3, 100, "that send each malformed request")

@@ -42,6 +42,7 @@ func (d *daemon) live(t testing.TB) int {
 // Fault 15: some proxies stop reading while 1 MB of routes is pushed repeatedly. The others get every push, with the
 // same number of bytes as without the fault, and about as fast. For a stuck proxy the process stores one message at
 // most, not all the missed ones.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFaultProxiesStopReading(t *testing.T) {
 	parallel(t)
 	const n, padding, pushes = 100, 10 << 10, 16
@@ -104,6 +105,7 @@ func keepsLittle(t testing.TB, early, live, liveWithout, pushes int) {
 
 // Fault 15, second part: every proxy that does not read pushes is disconnected at the deadline, and counted. The others
 // stay connected, and receive that push and the next one on their streams.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFaultStuckProxiesAreClosed(t *testing.T) {
 	parallel(t)
 	const n, padding = 30, 10 << 10
@@ -135,6 +137,7 @@ func TestFaultStuckProxiesAreClosed(t *testing.T) {
 
 // Fault 16: half of the proxies acknowledge late, each after its own delay. The others get every edition at once. The
 // late ones skip superseded editions, and end with the newest one.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFaultLateAcks(t *testing.T) {
 	parallel(t)
 	const last = 11

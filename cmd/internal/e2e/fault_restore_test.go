@@ -17,6 +17,7 @@ import (
 // only those of the restarted replica are disconnected. A proxy without resources gets the newest edition. An alarm
 // names the command by which an operator makes replicas serve the stored state. Then all proxies get that state, and
 // with a leader the state of the sources.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestFaultRestoredEtcd(t *testing.T) {
 	for _, way := range []string{"new cluster id", "same id", "bumped"} {
 		t.Run(way, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // reads the stored state, and serves it to clients without newer state. The agent, which has newer state, is refused,
 // and its Envoy keeps its configuration. When a replica with the newer state is back, it serves the agent, and the
 // Envoy has received nothing older meanwhile.
+// Promise: security-keys.md#changes-in-etcd-by-accident
 func TestFreshReplicaOnARestoredEtcd(t *testing.T) {
 	for _, way := range []string{"new cluster id", "same id", "bumped"} {
 		t.Run(way, func(t *testing.T) {

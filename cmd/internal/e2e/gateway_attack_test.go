@@ -72,6 +72,7 @@ func requested(ip, host string) (int, string, error) {
 // A tenant's missing Secret and names that do not resolve keep no new gateway from being ready within ten seconds, nor
 // from serving others. The gateway's own administration and status are published by no ServiceEntry; the tenant is
 // told.
+// Promise: security-gateways.md#make-a-gateway-fail, security-gateways.md#publish-the-gateway-itself
 func TestGatewayUnderAttack(t *testing.T) {
 	parallel(t)
 	ip, data, dir := loopback.NetFor(t)+".7", t.TempDir(), t.TempDir()

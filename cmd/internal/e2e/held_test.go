@@ -62,6 +62,7 @@ func withoutWeb(t *testing.T, d *daemon) func() error {
 // The removal of a vanished folder's objects is held, shown, and accepted with navarchctl, without a restart. The ID
 // identifies exactly these objects, and can be accepted once. After a restart the next leader holds the previous
 // leader's removal by the same ID, and it can be accepted too.
+// Promise: security-tenants.md#remove-many-objects
 func TestHeldRemovalIsAccepted(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()

@@ -84,6 +84,7 @@ func signedOver(ctx context.Context, t *testing.T, address string, creds credent
 // A workload gets its certificate with a token, from the service name of stock agents, and then has that identity. xDS
 // on the secure address requires a credential, and serves a proxy only to its own identity. The certificate is renewed.
 // Signing keys survive a restart, sealed.
+// Promise: security-keys.md#the-power-of-each-key, security-workloads.md#identity-and-private-keys
 func TestIdentity(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), folder(t)

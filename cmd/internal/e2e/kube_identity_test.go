@@ -24,6 +24,7 @@ import (
 // expired and was accepted before; so is the certificate that was issued for it. The mesh's CA is the one that
 // cert-manager keeps in the Secret cacerts; istiod's own beside it is ignored. Namespaces get the mesh's roots. All of
 // this works while the API server is away, too.
+// Promise: security-workloads.md#tokens
 func TestKubeDeletedPods(t *testing.T) {
 	parallel(t)
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

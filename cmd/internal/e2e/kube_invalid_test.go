@@ -15,6 +15,7 @@ import (
 // An API server has about a hundred objects that do not apply, and one valid object. The valid one is served. The page
 // of problems is limited, and counts the rest; the log does not have a line for each. Once the objects are corrected no
 // problem is left.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestKubeInvalidObjects(t *testing.T) {
 	parallel(t)
 	const n = problem.MostOfNamespace + 100

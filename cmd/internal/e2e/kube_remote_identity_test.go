@@ -114,6 +114,7 @@ func withoutItsSecret(t *testing.T, home *controlplane.ControlPlane, d *daemon, 
 // own cluster, with its own API server's authorisation; a gateway of the config cluster does not. The credential of a
 // deleted Pod of the second cluster is refused. While the second cluster's API server is away, its tokens stay valid.
 // Once no Secret names the cluster, they are refused, and an open stream ends.
+// Promise: security-workloads.md#tokens
 func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
 	home, west := twoClusters(t)
 	clusters := map[string]*controlplane.ControlPlane{"Kubernetes": home, "west": west}

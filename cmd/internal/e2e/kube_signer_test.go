@@ -130,6 +130,7 @@ func stockRequest(ctx context.Context, t *testing.T, address string, conf *tls.C
 // the mesh configuration. A workload with its token gets a certificate from the signer, and is served with it; no
 // request object and no root is left behind. A CSR of another identity is refused, and while the mesh configuration has
 // no root of the signer all requests are.
+// Promise: security-ca.md#signers-of-kubernetes
 func TestKubeRegistrationAuthority(t *testing.T) {
 	parallel(t)
 	c, ca, data := controlplane.Start(t, controlplane.Options{}), newAuthority(t), t.TempDir()

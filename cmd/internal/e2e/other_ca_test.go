@@ -14,6 +14,7 @@ import (
 
 // With another CA (ENABLE_CA_SERVER=false) navarchd serves xDS to clients with a certificate of that CA. It issues no
 // certificates, and creates no root.
+// Promise: security-ca.md#roots-of-several-cas
 func TestAnotherCASigns(t *testing.T) {
 	parallel(t)
 	ca, data := newAuthority(t), t.TempDir()

@@ -16,6 +16,7 @@ import (
 // 700 silent connections do not prevent clients from getting a certificate, neither from the same address nor from
 // another one. Most of the connections are closed, and the metrics report why. In this test --shared-sources does not
 // exempt the addresses of this machine.
+// Promise: security-connections.md#places-and-time
 func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 	parallel(t)
 	data := t.TempDir()

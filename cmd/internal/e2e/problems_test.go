@@ -91,6 +91,7 @@ func TestBadEdits(t *testing.T) {
 
 // When a folder's contents disappear at once, the removal is held, and reported as a problem; --allow-empty releases
 // it, after a restart too.
+// Promise: security-tenants.md#remove-many-objects
 func TestShrinkGuard(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()

@@ -90,6 +90,7 @@ func given(stream deltaStream) (credential string, err error) {
 // The agent of a workload that a WasmPlugin selects receives the password of the module's registry, a new one after a
 // change of the Secret, and an empty answer after its deletion. A client that only claims the labels, or has no proof
 // at all, receives no password. Nothing that navarchd shows or stores contains a password.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestPulledModule(t *testing.T) {
 	parallel(t)
 	data, dir := t.TempDir(), t.TempDir()

@@ -99,6 +99,7 @@ func flows(entry, account string) func() error {
 // push, with its revocation list, because the agents' root file never changes. Finally the other client's certificate
 // is revoked: the server's Envoy refuses its handshakes, including resumed sessions, and the stream that was opened
 // with it ends.
+// Promise: security-ca.md#what-revoking-an-identity-does, security-workloads.md#renewals-and-revocation
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)

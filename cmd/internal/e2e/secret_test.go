@@ -163,6 +163,7 @@ spec:
 // request fails. Clients are verified against its CA. After an edit whose key and certificate do not match, the last
 // good version stays. A proxy whose service account may not list the Secrets of the namespace receives no private key,
 // whatever its node claims; the key is in the gateway only. istioctl is answered about the gateway, without the key.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestGatewaySecret(t *testing.T) {
 	parallel(t)
 	ip := loopback.NetFor(t) + ".7"

@@ -10,6 +10,7 @@ import (
 
 // A tenant at its limit gets an error with its name. Its new object has no effect, before and after a restart, and is
 // accepted automatically when another is deleted. A neighbour is not affected.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestTenantBudget(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()

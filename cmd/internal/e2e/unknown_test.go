@@ -77,6 +77,7 @@ func answerNames(t *testing.T, names map[string][]string) string {
 // With ALLOW_ANY_DYNAMIC_DNS a real Envoy resolves unknown hosts by name, whatever address the request was sent to,
 // with the DNS server that its agent names. No name leads to servers that trust the Pod's own network, although a
 // server there would answer.
+// Promise: security-tenants.md#unknown-hosts-by-name
 func TestUnknownHostsByName(t *testing.T) {
 	parallel(t)
 	at, own := loopback.NetFor(t), machineAddress(t)

@@ -2,6 +2,7 @@ package fleetapi
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,8 +67,19 @@ func ChangeOf(reports []ledger.Report, replicas int) Change {
 	return c
 }
 
-// MergeChanges merges the replicas' reports, newest first. An empty lane or object selects all.
-func MergeChanges(w Window, lane, object string, parts []From[[]ledger.Report]) (a Answer[Change]) {
+// Objects reads the parameter object: names of objects, separated by commas. An empty set selects all.
+func Objects(q url.Values) map[string]bool {
+	all := map[string]bool{}
+	for name := range strings.SplitSeq(q.Get("object"), ",") {
+		if name != "" {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+// MergeChanges merges the replicas' reports, newest first. An empty lane, or no objects, select all.
+func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[]ledger.Report]) (a Answer[Change]) {
 	type report struct {
 		ledger.Report
 		replica string
@@ -88,7 +100,7 @@ func MergeChanges(w Window, lane, object string, parts []From[[]ledger.Report]) 
 			group, last = append(group, all[i].Report), max(last, all[i].Last)
 			replicas[all[i].replica] = true
 		}
-		if c := ChangeOf(group, len(replicas)); object == "" || slices.Contains(c.Objects, object) {
+		if c := ChangeOf(group, len(replicas)); len(objects) == 0 || slices.ContainsFunc(c.Objects, func(o string) bool { return objects[o] }) {
 			items = append(items, c)
 		}
 	}

@@ -42,6 +42,8 @@ type Missing struct {
 	// Unable: the replica may run, but replicas cannot ask it: its version is older, or one of the two has no
 	// certificate that proves what it is. Its own pages may answer.
 	Unable bool `json:"unable,omitempty"`
+	// Last are the sums of all its proxies, as its record in etcd has them; nil: unknown, or not for this caller.
+	Last *Last `json:"last,omitempty"`
 }
 
 // From is the part of one replica in an answer.

@@ -148,7 +148,7 @@ func TestMergeChanges(t *testing.T) {
 		{"b", []ledger.Report{report(ledger.Config, 10, 10, 3, 2, "VirtualService shop/web"),
 			report(ledger.Config, 12, 12, 3, 3, "Gateway shop/g")}},
 	}
-	a := MergeChanges(Window{Limit: 10}, "", "", parts)
+	a := MergeChanges(Window{Limit: 10}, "", nil, parts)
 	if len(a.Items) != 3 || a.Items[0].Last != 20 || a.Items[0].Replicas != 1 || a.Items[2].Lane != "endpoints" {
 		t.Fatalf("%+v", a.Items)
 	}
@@ -156,12 +156,12 @@ func TestMergeChanges(t *testing.T) {
 		!slices.Equal(c.Objects, []string{"Gateway shop/g", "VirtualService shop/web"}) || c.All != 0 || c.Half == 0 {
 		t.Errorf("%+v", c)
 	}
-	if a := MergeChanges(Window{Limit: 10}, "config", "Sidecar shop/x", parts); len(a.Items) != 1 || a.Items[0].All != 0.001 {
+	if a := MergeChanges(Window{Limit: 10}, "config", map[string]bool{"Sidecar shop/x": true}, parts); len(a.Items) != 1 || a.Items[0].All != 0.001 {
 		t.Errorf("one object: %+v", a.Items)
 	}
-	first := MergeChanges(Window{Limit: 1}, "", "", parts)
+	first := MergeChanges(Window{Limit: 1}, "", nil, parts)
 	w, err := ParseWindow(url.Values{"limit": {"5"}, "continue": {first.Next}})
-	if rest := MergeChanges(w, "", "", parts); err != nil || len(first.Items) != 1 || len(rest.Items) != 2 || rest.Next != "" {
+	if rest := MergeChanges(w, "", nil, parts); err != nil || len(first.Items) != 1 || len(rest.Items) != 2 || rest.Next != "" {
 		t.Errorf("windows: %v, %+v, %+v", err, first.Items, rest.Items)
 	}
 }

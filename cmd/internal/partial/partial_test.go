@@ -37,6 +37,7 @@ func (c *client) read(m *Messages, part int) {
 
 // Held counts the bytes of incomplete messages, whatever the sizes of the reads and the padding, on several streams,
 // until the messages end.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestHeld(t *testing.T) {
 	for _, part := range []int{1, 3, 100, 1 << 20} {
 		m, c := &Messages{}, newClient()
@@ -145,6 +146,7 @@ func TestLists(t *testing.T) {
 
 // Each frame costs one unit of work; each begun call costs many, also one that is reset at once, and its headers cost
 // by their length. Reported work does not count again.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestWork(t *testing.T) {
 	m, c := &Messages{}, newClient()
 	if c.read(m, 10); m.Work(2) != 0 || m.Work(1) != 1 || m.Work(1) != 0 { // SETTINGS

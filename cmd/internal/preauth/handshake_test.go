@@ -75,6 +75,7 @@ func TestPlaceInASharedSource(t *testing.T) {
 // free only when another connection could have displaced it. The client sees the end of a connection only then, so that
 // it does not wait for a second place. Two kinds of connections free their place at once: those without any
 // computation, like that of a load balancer that probes the port, and those with an accepted credential.
+// Promise: security-connections.md#handshakes
 func TestPlaceOfWhoEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
@@ -126,7 +127,8 @@ func busy(c *conn) bool {
 	return is
 }
 
-// The default limits of a connection without a credential are the figures of deploy/docs/security.md.
+// The default limits of a connection without a credential are the figures of deploy/docs/security-connections.md.
+// Promise: security-connections.md#places-and-time
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{Total: 512, PerSource: 128, Known: 32, Waiting: 4096, Credential: 10 * time.Second, Progress: 250 * time.Millisecond,
 		Bytes: 32 << 10, Frames: 64, List: 12 << 10, Calls: 16, Headers: 32 << 10, First: 10 * time.Second}

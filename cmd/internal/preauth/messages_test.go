@@ -18,6 +18,7 @@ import (
 
 // A call ends when its message announces more bytes than its method permits, before the bytes arrive, and when its
 // first message is late, whether gRPC or the handler reads the request. Later messages have no time limit.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestMessagesOfCalls(t *testing.T) {
 	const canceled = "1"
 	good := hpack.HeaderField{Name: "authorization", Value: "good"}
@@ -58,6 +59,7 @@ func TestMessagesOfCalls(t *testing.T) {
 // Messages of clients are not decompressed, with a credential or without one, and responses are not compressed. A
 // compressed message ends the connection, and a client that announces compression without using it gets uncompressed
 // responses.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestNothingIsCompressed(t *testing.T) {
 	w := start(t, Limits{})
 	packed := hpack.HeaderField{Name: "grpc-encoding", Value: gzip.Name}
@@ -133,6 +135,7 @@ func (c *counting) Work(units int) time.Duration {
 
 // The cost of a connection's calls and frames is counted for its holder, also for calls that are reset at once. When
 // the holder requests it, further bytes stay unread for a while.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestFramesOfAHolder(t *testing.T) {
 	w, h := start(t, Limits{}), &counting{most: 100 * 50, wait: time.Second}
 	w.assign = func(func()) (Holder, error) { return h, nil }
@@ -157,6 +160,7 @@ func TestFramesOfAHolder(t *testing.T) {
 
 // A connection has at most a hundred concurrent calls, also with a credential. A further call is refused, and one is
 // accepted as soon as another has ended.
+// Promise: security-limits.md#streams-connections-and-messages
 func TestCallsAtOnceAreBounded(t *testing.T) {
 	w := start(t, Limits{})
 	good := hpack.HeaderField{Name: "authorization", Value: "good"}
@@ -193,6 +197,7 @@ func (k *keeping) Hold(change int) { k.changes <- change }
 
 // A holder receives the number of bytes of its connection's incomplete messages from 64 KiB on, and again when they are
 // complete.
+// Promise: security-limits.md#limits-of-one-identity, security-limits.md#streams-connections-and-messages
 func TestMessagesOfAHolder(t *testing.T) {
 	w, h := start(t, Limits{}), &keeping{changes: make(chan int, 100)}
 	w.assign = func(func()) (Holder, error) { return h, nil }

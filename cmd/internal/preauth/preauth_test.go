@@ -2,7 +2,6 @@ package preauth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,6 +23,7 @@ const long = time.Hour // longer than a test
 
 // Silent connections lock no client out, neither from elsewhere nor from the same address, and none of them stays open
 // for long.
+// Promise: security-connections.md#places-and-time
 func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 	w := start(t, Limits{Total: 24, PerSource: 8, Credential: long})
 	before := w.served("before", "127.0.0.2")
@@ -50,6 +50,7 @@ func TestSilentConnectionsLockNobodyOut(t *testing.T) {
 }
 
 // Connections whose handshake arrives byte by byte and does not end lock no client out.
+// Promise: security-connections.md#handshakes
 func TestTricklesLockNobodyOut(t *testing.T) {
 	w := start(t, Limits{PerSource: 8, Progress: long, Credential: long})
 	hello := w.hello()
@@ -80,6 +81,7 @@ func TestTricklesLockNobodyOut(t *testing.T) {
 }
 
 // A client that begins a handshake and then stays silent occupies no turn: one turn is enough for all others.
+// Promise: security-connections.md#handshakes
 func TestTurnsAreNotHeld(t *testing.T) {
 	w := start(t, Limits{Steps: 1, Credential: long})
 	hello := w.hello()
@@ -99,6 +101,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 }
 
 // A connection without a credential is closed at the end of its time, whatever else its client sends.
+// Promise: security-connections.md#places-and-time
 func TestCredentialInTime(t *testing.T) {
 	w := start(t, Limits{Credential: 4 * time.Second, Calls: 1 << 20, Bytes: 1 << 30, Headers: 1 << 30})
 	byToken, byCertificate := w.served("token", "127.0.0.2"), w.client("127.0.0.2", true)
@@ -144,6 +147,7 @@ func same(t *testing.T, conn *grpc.ClientConn) bool {
 }
 
 // Header lists are limited for all clients, and without a credential also those of all calls together.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestHeaders(t *testing.T) {
 	w := start(t, Limits{Credential: long, Bytes: 1 << 20})
 	fields := func(n, size int) (all []hpack.HeaderField) {
@@ -195,6 +199,7 @@ func TestHeaders(t *testing.T) {
 
 // The bytes that a client may send without a credential are limited, also while gRPC reads a message before
 // authentication.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestBytes(t *testing.T) {
 	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
@@ -235,6 +240,7 @@ func TestFullConnectionsLockNobodyOut(t *testing.T) {
 }
 
 // The number of calls without a credential is limited for each connection.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestCalls(t *testing.T) {
 	w := start(t, Limits{Credential: long, Calls: 3})
 	conn := w.client("127.0.0.2", false)
@@ -261,6 +267,7 @@ func TestCalls(t *testing.T) {
 }
 
 // More pings than one in a second end a connection, an authenticated one too.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestPingsAreBounded(t *testing.T) {
 	w := start(t, Limits{Credential: long})
 	c := w.http2("127.0.0.2")
@@ -272,6 +279,7 @@ func TestPingsAreBounded(t *testing.T) {
 }
 
 // A source with authenticated connections gets places for more of them, whatever other sources do.
+// Promise: security-connections.md#places-and-time
 func TestKnownSourcesHaveRoom(t *testing.T) {
 	w := start(t, Limits{Total: 16, PerSource: 16, Known: 4, Credential: long})
 	w.served("first", "127.0.0.2")
@@ -286,6 +294,7 @@ func TestKnownSourcesHaveRoom(t *testing.T) {
 }
 
 // The number of tiny frames is limited too: each costs the server a step.
+// Promise: security-connections.md#bytes-headers-and-messages
 func TestFrames(t *testing.T) {
 	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
 	c := w.http2("127.0.0.2")
@@ -327,72 +336,4 @@ func TestStormOfGoodClients(t *testing.T) {
 	if log := w.log.String(); log != "" {
 		t.Errorf("log:\n%s", log)
 	}
-}
-
-// Closing the listener ends an Accept that waits for room.
-func TestCloseWhileWaiting(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter := New(Limits{Total: 1, Progress: long, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, nil)
-	bounded := limiter.Listen(l)
-	for range 2 {
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, err := bounded.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	if _, err := first.Read(make([]byte, 1)); err != nil { // the server reads from it
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := bounded.Accept()
-		done <- err
-	}()
-	bounded.Close()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-}
-
-// A connection that loses its place to another source is closed at once. This applies even if it had ended before, and
-// its place was kept: it no longer counts.
-func TestWhoLosesItsPlaceIsClosed(t *testing.T) {
-	w := start(t, Limits{Total: 3, Progress: long, Credential: long})
-	hello := w.hello()
-	begun := func(from string) net.Conn {
-		c := w.raw(from)
-		if _, err := c.Write(hello); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	refused := w.http2("127.0.0.2")
-	_ = refused.call(checked, hpack.HeaderField{Name: "x", Value: strings.Repeat("x", 20<<10)})
-	for !strings.Contains(w.log.String(), "cause=too_long_headers") {
-		time.Sleep(time.Millisecond)
-	}
-	begins := begun("127.0.0.2")
-	begun("127.0.0.2")
-	if !w.open(refused.conn) {
-		t.Error("the place of who was refused is not kept")
-	}
-	begun("127.0.0.3")
-	w.ended("who was refused", refused.conn)
-	begun("127.0.0.4")
-	w.ended("who begins", begins)
 }

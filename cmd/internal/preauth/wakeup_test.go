@@ -34,6 +34,7 @@ func TestRecords(t *testing.T) {
 
 // A connection does not wake its reader while it waits for its place, nor within a record of its handshake. Afterwards
 // it does at any byte.
+// Promise: security-connections.md#handshakes
 func TestTricklesWakeNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

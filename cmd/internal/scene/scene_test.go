@@ -58,6 +58,7 @@ var commands = map[string]step{
 	"lead":       (*stage).lead,       // [isolation]: another process becomes the leader, and compares everything; it isolates tenants
 }
 
+// Promise: security-tenants.md#take-traffic-or-weaken-policies, security-tenants.md#unknown-hosts-by-name
 func TestScenes(t *testing.T) {
 	shop, err := filepath.Abs(filepath.Join("testdata", "shop"))
 	if err != nil {

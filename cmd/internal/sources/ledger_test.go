@@ -65,6 +65,7 @@ func (w *ledgerTest) all(places, sources int) {
 }
 
 // A source with many places displaces only its own.
+// Promise: security-connections.md#places-and-time
 func TestOldestOfTheSourceThatHasMost(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 5, PerSource: 3})
 	w.enter("10.0.0.1", "a1", "")
@@ -121,6 +122,7 @@ func TestYounger(t *testing.T) {
 }
 
 // A known source keeps a few places, whatever others do.
+// Promise: security-connections.md#places-and-time
 func TestKnown(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 4, PerSource: 4, Known: 2})
 	w.enter("10.0.0.1", "a0", "")
@@ -148,6 +150,7 @@ func TestKnown(t *testing.T) {
 }
 
 // Up to that number, a known source displaces holders of other sources that have as few places.
+// Promise: security-connections.md#places-and-time
 func TestKnownComes(t *testing.T) {
 	w := newLedgerTest(t, Limits{Total: 2, PerSource: 2, Known: 2})
 	w.enter("10.0.0.1", "a0", "")

@@ -17,6 +17,7 @@ func asked(from, host string, headers ...string) *http.Request {
 }
 
 // A request that a proxy forwards was not made on this machine, whatever the proxy adds to it.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestSameMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    string
@@ -50,6 +51,7 @@ func TestSameMachine(t *testing.T) {
 
 // Requests that a page of another site causes in a browser are refused, whether they name the other site (DNS
 // rebinding) or this server.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestGuard(t *testing.T) {
 	h := Guard(NewHosts("navarchd.example:8080", "10.1.2.3", "2001:DB8::5", "", ":8080", "0.0.0.0:8080", "[::]:8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") }))

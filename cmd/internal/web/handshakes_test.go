@@ -16,6 +16,7 @@ import (
 )
 
 // Any number of handshakes of one host does not delay another host; a silent client has no turn.
+// Promise: security-admission.md#turns-and-connections
 func TestHandshakesTakeTurns(t *testing.T) {
 	own := httptest.NewTLSServer(nil) // for its certificate
 	defer own.Close()

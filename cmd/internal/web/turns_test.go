@@ -11,6 +11,7 @@ import (
 
 // A limited number of costly answers is made concurrently, in the order of their requests. A caller's answers count
 // until they are read.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTurns(2, 3)
@@ -76,6 +77,7 @@ func TestTurns(t *testing.T) {
 
 // A tenant gets at most a tenth of a processor, with any number of identities, and other tenants are not delayed; no
 // state is kept after callers have left.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestTenantsHaveAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewTurns(1, 1)

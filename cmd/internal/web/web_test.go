@@ -88,6 +88,7 @@ func (c client) ended() {
 
 const get = "GET / HTTP/1.1\r\nHost: localhost\r\n"
 
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestLimitsOfRequests(t *testing.T) {
 	address := serving(t, Limits{Request: time.Second, Body: 10})
 	for name, c := range map[string]struct {
@@ -105,6 +106,7 @@ func TestLimitsOfRequests(t *testing.T) {
 	}
 }
 
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestLimitsOfSilence(t *testing.T) {
 	impatient := serving(t, Limits{Header: 10 * time.Millisecond})
 	dial(t, "127.0.0.1", impatient).ended() // the client sends nothing
@@ -119,6 +121,7 @@ func TestLimitsOfSilence(t *testing.T) {
 }
 
 // A client that does not read a response loses the connection, by default after two minutes.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestUnreadAnswerEndsItsConnection(t *testing.T) {
 	var usual Limits
 	if usual.fill(); usual.Answer != 2*time.Minute {
@@ -159,6 +162,7 @@ func TestUnreadAnswerEndsItsConnection(t *testing.T) {
 
 // A client that keeps opening connections closes only its own: clients of other addresses are answered, and their open
 // connections stay.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestConnectionsAreBounded(t *testing.T) {
 	const total, perSource = 12, 8
 	address := serving(t, Limits{Connections: total, PerSource: perSource})
@@ -260,6 +264,7 @@ func TestServeLeaves(t *testing.T) {
 }
 
 // The default limits for callers of an HTTP address have these values.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
 		Connections: 256, PerSource: 64, Body: 64 << 10}

@@ -60,6 +60,7 @@ func command(t *testing.T, allowed, word string) string {
 
 // A command's memory is not readable for other processes and not written by the kernel, unless NAVARCH_DUMPABLE permits
 // it.
+// Promise: security-keys.md#the-power-of-each-key
 func TestNotDumpable(t *testing.T) {
 	was := dumpable(t)
 	for allowed, want := range map[string]bool{"": false, "false": false, "true": was} {
@@ -70,6 +71,7 @@ func TestNotDumpable(t *testing.T) {
 }
 
 // Child processes of a command, such as the agent's Envoy, leave no core dump by default.
+// Promise: security-keys.md#the-power-of-each-key
 func TestChildrenLeaveNoCore(t *testing.T) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &own); err != nil {

@@ -218,6 +218,7 @@ func TestScrapeIsPassedOn(t *testing.T) {
 }
 
 // Scrapers that do not read occupy only their own slots, and no longer than the time limit in their request.
+// Promise: security-connections.md#ports-of-an-agent
 func TestHangingScrapers(t *testing.T) {
 	line := bytes.Repeat([]byte("envoy_x 1\n"), 3000)
 	endless := func(w http.ResponseWriter, r *http.Request) {

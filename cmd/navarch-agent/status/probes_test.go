@@ -48,6 +48,7 @@ func app(w http.ResponseWriter, r *http.Request) {
 }
 
 // The kubelet's probes reach the application, and get the same answers as without a proxy.
+// Promise: security-connections.md#ports-of-an-agent
 func TestProbes(t *testing.T) {
 	plain, secure := httptest.NewServer(http.HandlerFunc(app)), httptest.NewUnstartedServer(http.HandlerFunc(app))
 	secure.EnableHTTP2 = true
@@ -133,6 +134,7 @@ func probed(t *testing.T, probe string) (code int, answer string) {
 }
 
 // Only listed probes are sent.
+// Promise: security-connections.md#ports-of-an-agent
 func TestUnlistedProbes(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the application was asked") }))
 	t.Cleanup(plain.Close)
@@ -189,6 +191,7 @@ func FuzzParseProbes(f *testing.F) {
 }
 
 // Only this machine can end the agent or drain Envoy, and only by POST.
+// Promise: security-connections.md#who-is-on-the-same-machine
 func TestQuitIsLocal(t *testing.T) {
 	did := map[string]int{}
 	s, err := New(Config{Ready: func(context.Context) error { return nil }, EnvoyStats: "127.0.0.1:1", Quit: func() { did["/quitquitquit"]++ }, Drain: func() { did["/drain"]++ }})

@@ -44,6 +44,7 @@ func asks(t *testing.T, s *httptest.Server, address, path string) int {
 }
 
 // A client that occupies all connections of a port silently, and reconnects, does not lock out a kubelet.
+// Promise: security-connections.md#ports-of-an-agent
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	log := &envoytest.Output{}
 	s := serveTo(t, text("ok"), nil, nil, obs.NewSampled(slog.New(slog.NewTextHandler(log, nil))))
@@ -64,6 +65,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 }
 
 // One source has at most 64 connections to the port, even if others would fit: a further one closes its oldest.
+// Promise: security-connections.md#ports-of-an-agent
 func TestConnectionsOfOneSource(t *testing.T) {
 	s := serveTo(t, text("ok"), nil, nil, nil)
 	var first *bufio.Reader
@@ -91,6 +93,7 @@ func TestConnectionsOfOneSource(t *testing.T) {
 
 // A client that occupies all turns of probes and scrapes, which hang, is refused further ones. Another source is
 // answered at once, and gets the place of one of these.
+// Promise: security-connections.md#ports-of-an-agent
 func TestTurnsAreFairBySource(t *testing.T) {
 	begun := make(chan struct{}, maxProbes+maxScrapes)
 	hangs := func(w http.ResponseWriter, r *http.Request) {

@@ -48,6 +48,7 @@ type Config struct {
 	Normal          normal.Options
 	SystemNamespace string // of the control plane
 	Now             time.Time
+	Soon            time.Duration // before the end of a certificate, from which on it is reported; 0: 30 days
 }
 
 // Input is a set of objects.
@@ -59,6 +60,8 @@ type Input struct {
 	Unread map[string]string
 	// Cluster lists the kinds of which a cluster was read.
 	Cluster map[string]bool
+	// Reported are the problems that the control plane reports; nil: it was not asked.
+	Reported []Reported
 }
 
 // Run returns all findings about the objects, in order of severity, object, field and message.
@@ -75,7 +78,7 @@ var checks = []func(*world){
 	namespaces, pods, autoImages, proxyImages, webhooks, annotations,
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
-	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports,
+	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
 }
 
 // newWorld runs the pipeline over the objects.

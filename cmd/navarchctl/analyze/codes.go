@@ -45,6 +45,11 @@ var reporters = map[problem.Analyzer]Reporter{
 	problem.ConflictingServiceEntryProtocol:             Leader,
 	problem.RouteWithoutEndpoints:                       Leader,
 
+	problem.TenantNearBudget: Leader,
+	problem.ClusterStale:     Leader,
+
+	problem.RefusedByProxies:               Replicas,
+	problem.VersionWithheld:                Replicas,
 	problem.ConflictingGateways:            Replicas,
 	problem.GatewayPortNotDefinedOnService: Replicas,
 	problem.InvalidTelemetryProvider:       Replicas, // for the root namespace the leader

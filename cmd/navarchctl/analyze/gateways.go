@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -169,8 +170,19 @@ func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 	}
 }
 
-// soon is the time before the end of a certificate from which it is reported.
-const soon = 30 * 24 * time.Hour
+// usualSoon is the time before the end of a certificate from which it is reported.
+const usualSoon = 30 * 24 * time.Hour
+
+// ending describes the end of a certificate that has ended or ends soon; "" for others.
+func (w *world) ending(c *x509.Certificate) string {
+	switch at := c.NotAfter.UTC().Format(time.RFC3339); {
+	case !w.Now.Before(c.NotAfter):
+		return "has ended at " + at
+	case c.NotAfter.Sub(w.Now) < cmp.Or(w.Soon, usualSoon):
+		return "ends at " + at
+	}
+	return ""
+}
 
 // ends reports certificates of Secrets that end soon.
 func (w *world) ends() {
@@ -180,13 +192,14 @@ func (w *world) ends() {
 			continue
 		}
 		leaf, err := x509.ParseCertificate(block.Bytes)
-		switch {
-		case err != nil:
-		case !w.Now.Before(leaf.NotAfter):
-			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate has ended at %s: clients refuse it",
-				leaf.NotAfter.UTC().Format(time.RFC3339))
-		case leaf.NotAfter.Sub(w.Now) < soon:
-			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate ends at %s: renew it", leaf.NotAfter.UTC().Format(time.RFC3339))
+		if err != nil {
+			continue
+		}
+		switch end := w.ending(leaf); {
+		case strings.HasPrefix(end, "has"):
+			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate %s: clients refuse it", end)
+		case end != "":
+			w.foundRecord(problem.CertificateEnds, s, "data", "the certificate %s: renew it", end)
 		}
 	}
 }

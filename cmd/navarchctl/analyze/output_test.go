@@ -28,7 +28,7 @@ func TestTextIsOnOneLine(t *testing.T) {
 	want := "Error [IST0101] (VirtualService shop/web dir/a b.yaml:12) spec.hosts: host \"a\\nError [IST0101] (x) forged\\u202e\"\n" +
 		"Info [IST0131] (VirtualService shop/<x>&) \\x1b[31mred ]]> <b>\\x00\\ufffe\n" +
 		"Error [Unreadable] (/abs.yaml) no object\n" +
-		"Warning [NAV1001] (VirtualService shop/web -:3) m\n\n2 errors, 1 warning, 1 info. `navarchctl analyze --list` names the codes.\n"
+		"Warning [NAV1001] (VirtualService shop/web -:3) m\n\n2 errors, 1 warning, 1 info.\n"
 	if out.String() != want {
 		t.Errorf("%s, want %s", out.String(), want)
 	}

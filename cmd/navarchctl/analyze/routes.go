@@ -155,7 +155,7 @@ func relativePatches(w *world) {
 			continue
 		}
 		for i, p := range filter.Spec.GetConfigPatches() {
-			if !relative(p) {
+			if !normal.RelativePatch(p) {
 				continue
 			}
 			code, more := problem.EnvoyFilterUsesRelativeOperation, ""
@@ -165,19 +165,5 @@ func relativePatches(w *world) {
 			w.foundRecord(code, filter, fmt.Sprintf("spec.configPatches[%d].patch.operation", i),
 				"%v without spec.priority: its outcome depends on the filters that older EnvoyFilters have added%s", p.GetPatch().GetOperation(), more)
 		}
-	}
-}
-
-// relative reports whether a patch is relative to a filter that another patch may add or remove.
-func relative(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
-	switch p.GetPatch().GetOperation() {
-	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER:
-		return true
-	case networkingv1.EnvoyFilter_Patch_REPLACE:
-		return p.GetApplyTo() == networkingv1.EnvoyFilter_HTTP_FILTER || p.GetApplyTo() == networkingv1.EnvoyFilter_NETWORK_FILTER
-	case networkingv1.EnvoyFilter_Patch_REMOVE:
-		return p.GetApplyTo() != networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && p.GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE
-	default:
-		return false
 	}
 }

@@ -77,13 +77,18 @@ type (
 
 // WriteSARIF writes findings as a log of SARIF 2.1.0. Rules are the codes of the findings. Errors are those of w.
 func WriteSARIF(w io.Writer, all []Finding) error {
+	return WriteSARIFOf(w, "navarchctl analyze", func(code string) string { return problem.Analyzer(code).Name() }, all)
+}
+
+// WriteSARIFOf is WriteSARIF for the findings of another tool. name returns the name of a code. Errors are those of w.
+func WriteSARIFOf(w io.Writer, tool string, name func(code string) string, all []Finding) error {
 	rules, index := []sarifRule{}, map[string]int{}
 	results := []sarifResult{}
 	for _, f := range all {
 		at, known := index[f.Code]
 		if !known {
 			at = len(rules)
-			index[f.Code], rules = at, append(rules, ruleOf(f))
+			index[f.Code], rules = at, append(rules, ruleOf(f, name(f.Code)))
 		}
 		text := strings.Join(slices.DeleteFunc([]string{f.Object, f.Field, f.Message}, func(part string) bool { return part == "" }), ": ")
 		results = append(results, sarifResult{RuleID: f.Code, RuleIndex: at, Level: sarifLevel(f.Severity),
@@ -94,14 +99,14 @@ func WriteSARIF(w io.Writer, all []Finding) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
-		Runs: []sarifRun{{Tool: sarifTool{sarifDriver{Name: "navarchctl analyze", Version: obs.Version, Rules: rules}}, Results: results}}})
+		Runs: []sarifRun{{Tool: sarifTool{sarifDriver{Name: tool, Version: obs.Version, Rules: rules}}, Results: results}}})
 }
 
 // ruleOf returns the rule of a finding's code.
-func ruleOf(f Finding) sarifRule {
+func ruleOf(f Finding, name string) sarifRule {
 	code := problem.Analyzer(f.Code)
-	r := sarifRule{ID: f.Code, Name: code.Name(), Default: sarifConfig{sarifLevel(f.Severity)}}
-	if r.Name != "" && !code.Own() {
+	r := sarifRule{ID: f.Code, Name: name, Default: sarifConfig{sarifLevel(f.Severity)}}
+	if code.Name() != "" && !code.Own() {
 		r.HelpURI = "https://istio.io/latest/docs/reference/config/analysis/" + strings.ToLower(f.Code) + "/"
 	}
 	return r

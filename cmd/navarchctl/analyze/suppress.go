@@ -68,3 +68,15 @@ func Of(all []Finding, namespace string) []Finding {
 		return f.id.Namespace != namespace && (f.id.Namespace != "" || f.id.Name != namespace)
 	})
 }
+
+// Known returns a finding that a process of the control plane reported, with the name of its object in the form
+// "Kind namespace/name".
+func Known(f Finding) Finding {
+	kind, name, _ := strings.Cut(f.Object, " ")
+	f.id.Kind = kind
+	var namespaced bool
+	if f.id.Namespace, f.id.Name, namespaced = strings.Cut(name, "/"); !namespaced {
+		f.id.Namespace, f.id.Name = "", name
+	}
+	return f
+}

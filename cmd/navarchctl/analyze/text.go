@@ -51,6 +51,6 @@ func WriteText(w io.Writer, all []Finding) error {
 			sums = append(sums, fmt.Sprintf("%d %ss", n, s))
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s. `navarchctl analyze --list` names the codes.\n", strings.Join(sums, ", "))
+	_, err := fmt.Fprintf(w, "\n%s.\n", strings.Join(sums, ", "))
 	return err
 }

@@ -39,6 +39,7 @@ type world struct {
 	hooks     []hook
 	injectors map[string]*injectorValues // by the name of their ConfigMap
 	routers   []*router
+	reported  []Reported
 	findings  []Finding
 }
 
@@ -62,7 +63,7 @@ type pod struct {
 
 // index indexes the objects. Of two objects with one ID the later one counts.
 func index(in Input, c Config) *world {
-	w := &world{Config: c, unread: in.Unread, fromCluster: in.Cluster, byKind: map[kind][]*object.Object{},
+	w := &world{Config: c, unread: in.Unread, fromCluster: in.Cluster, reported: in.Reported, byKind: map[kind][]*object.Object{},
 		byID:   map[object.ID]*object.Object{},
 		stands: map[object.ID]*object.Object{}, records: map[model.Kind][]model.Record{}, byKey: map[model.Key]model.Record{},
 		spaces: map[string]map[string]string{}}

@@ -18,7 +18,7 @@ const (
 )
 
 // ask checks all rights. It adds one result for the required rights, and one for each optional feature.
-func (k *checker) ask(ctx context.Context, check string, all []question, do string, about func(context.Context, question) (bool, error)) {
+func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	allowed := make([]bool, len(all))
@@ -46,15 +46,15 @@ func (k *checker) ask(ctx context.Context, check string, all []question, do stri
 		}
 	}
 	if len(missing) > 0 {
-		k.add(check, Failure, "missing: "+some(missing), do)
+		k.add(check.count(len(missing)), Failure, "missing: "+some(missing), do)
 	} else {
-		k.add(check, OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
+		k.add(check.count(0), OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
 	}
 	for _, what := range sorted(without) {
 		if k.Pre { // Kubernetes prevents granting rights that one does not have
-			k.add(check+", for "+what, Warning, "missing: "+some(without[what]), do+", or do without")
+			k.add(check.with(", for "+what).count(len(without[what])), Warning, "missing: "+some(without[what]), do+", or do without")
 		} else {
-			k.add(check+", for "+what, OK, "not granted, so the leader goes without: "+some(without[what]), "")
+			k.add(check.with(", for "+what).count(len(without[what])), OK, "not granted, so the leader goes without: "+some(without[what]), "")
 		}
 	}
 }

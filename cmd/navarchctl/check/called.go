@@ -35,7 +35,7 @@ func (k *checker) called(ctx context.Context, all []hook) {
 			continue
 		}
 		seen = append(seen, path)
-		check := "API server to " + h.of.Kind + " " + h.of.Meta.Name
+		check := NameWebhookCalls.of("API server to " + h.of.Kind + " " + h.of.Meta.Name)
 		var found string
 		var err error
 		if h.of.Kind == hooks.Validating {

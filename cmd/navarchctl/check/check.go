@@ -9,9 +9,11 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,19 +38,23 @@ const (
 // Result is one line: the check, what was found, and, unless all is well, what to do.
 type Result struct {
 	Check  string `json:"check"`
+	Name   Name   `json:"name"` // of the kind of check
 	Status Status `json:"status"`
+	Limit  string `json:"limit"`
+	Figure string `json:"figure"` // that the limit is for
 	Found  string `json:"found"`
 	Do     string `json:"do,omitempty"`
+	Remedy string `json:"remedy"` // page and anchor
+}
+
+// Warned reports whether a result is a warning.
+func Warned(all []Result) bool {
+	return slices.ContainsFunc(all, func(r Result) bool { return r.Status == Warning })
 }
 
 // Failed reports whether a result is a failure.
 func Failed(all []Result) bool {
-	for _, r := range all {
-		if r.Status == Failure {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(r Result) bool { return r.Status == Failure })
 }
 
 // Replica is a replica to examine.
@@ -65,6 +71,8 @@ type Config struct {
 	Namespace, Revision string // of the control plane; without a revision all of the namespace
 	// Pre: before there is a control plane. Replicas are not examined.
 	Pre bool
+	// Upgrade is the version that is to be installed; empty: no upgrade. Tool is the version of the program.
+	Upgrade, Tool string
 	// Replica connects to a Pod of the control plane. The caller of Run must close the result.
 	Replica func(*corev1.Pod) Replica
 }
@@ -95,7 +103,7 @@ func Run(ctx context.Context, c Config) []Result {
 	}
 	pods, err := k.controlPlane(ctx)
 	if err != nil {
-		k.cannot("replicas", err)
+		k.cannot(NameReplicas.of("replicas"), err)
 		return k.results
 	}
 	for _, revision := range sorted(pods) {
@@ -120,10 +128,19 @@ func (k *checker) ofRevision(ctx context.Context) {
 	k.size(ctx)
 	k.webhooks(ctx)
 	k.join(ctx)
+	if k.Upgrade != "" {
+		k.upgrade(ctx)
+	}
 }
 
-func (k *checker) add(check string, status Status, found, do string) {
-	k.results = append(k.results, Result{Check: k.prefix + check, Status: status, Found: found, Do: do})
+func (k *checker) add(of subject, status Status, found, do string) {
+	k.results = append(k.results, of.result(k.prefix, status, found, do))
+}
+
+// result returns the result of a check.
+func (s subject) result(prefix string, status Status, found, do string) Result {
+	return Result{Check: prefix + s.text, Name: s.name, Status: status, Limit: Limits[s.name], Figure: cmp.Or(s.figure, usual[status]),
+		Found: found, Do: do, Remedy: Page + "#" + string(s.name)}
 }
 
 // get reads a JSON object of the API server.
@@ -135,7 +152,7 @@ func (k *checker) get(ctx context.Context, path string, into any) error {
 
 // cannot adds the result for an error of the API server. A right that the caller lacks leaves the control plane's state
 // unknown.
-func (k *checker) cannot(check string, err error) {
+func (k *checker) cannot(check subject, err error) {
 	if apiserver.IsStatus(err, http.StatusForbidden) || apiserver.IsStatus(err, http.StatusUnauthorized) {
 		k.add(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
 		return
@@ -155,12 +172,13 @@ func (k *checker) revision() string {
 const oldest = 31
 
 func (k *checker) apiServer(ctx context.Context) {
-	const check = "API server"
+	check := NameAPIServer.of("API server")
 	var version struct{ Major, Minor, GitVersion string }
 	if err := k.get(ctx, "/version", &version); err != nil {
 		k.add(check, Failure, err.Error(), "see that the kubeconfig's server can be reached, and that its user is known there")
 		return
 	}
+	check = check.at(version.GitVersion)
 	minor, err := strconv.Atoi(strings.TrimRight(version.Minor, "+"))
 	switch {
 	case err != nil || version.Major != "1":
@@ -183,16 +201,17 @@ func (k *checker) clock(ctx context.Context) {
 	defer cancel()
 	said, took, err := k.API.Date(ctx)
 	if err != nil {
-		k.add("clock of the API server", Unknown, err.Error(), "")
+		k.add(NameClock.of("clock of the API server"), Unknown, err.Error(), "")
 		return
 	}
-	k.compare("clock of the API server", said, took)
+	k.compare(NameClock.of("clock of the API server"), said, took)
 }
 
 // compare compares a remote time, in whole seconds rounded down, with this machine's; took is the duration of the
 // request.
-func (k *checker) compare(check string, said time.Time, took time.Duration) {
+func (k *checker) compare(check subject, said time.Time, took time.Duration) {
 	apart := time.Until(said.Add(time.Second/2)).Abs() - took
+	check = check.at(max(apart, 0).Round(time.Second).String())
 	if apart > tolerated {
 		k.add(check, Failure, "it is "+apart.Round(time.Second).String()+
 			" apart from this machine's", "set both clocks right: certificates begin and end by them")

@@ -298,7 +298,34 @@ func TestRun(t *testing.T) {
 		if line.Status != one.status || !strings.Contains(line.Found, one.found) {
 			t.Errorf("%s: %+v, want %s %q", name, line, one.status, one.found)
 		}
+		want := slices.Clone(also[name])
+		if line.Status == Warning || line.Status == Failure {
+			want = append(want, one.line)
+		}
+		var red []string
+		for check, r := range got {
+			own := one.line == workload || check != workload // there is no secure address here
+			if (r.Status == Warning || r.Status == Failure) && own {
+				red = append(red, check)
+			}
+		}
+		slices.Sort(red)
+		slices.Sort(want)
+		if !slices.Equal(red, want) {
+			t.Errorf("%s turns red %q, want %q", name, red, want)
+		}
 	}
+}
+
+// also has the lines that a fault turns red besides its own, because they follow from it.
+var also = map[string][]string{
+	"no Service": {validator}, "no endpoint": {validator}, "no port": {injector}, // one Service has both
+	"the leader is ending": {"replicas"}, // its Pod is not ready
+	"no replica":           {"leader", injector, validator},
+	// The only Pod has not all roles.
+	"a role's right alone": {"leader"}, "a right of another role": {injector, validator},
+	"no roots of a signer": {"leader", injector, validator}, "no roots of another CA": {"leader", injector, validator},
+	"a webhook of a revision that has left no Pod": {"MutatingWebhookConfiguration"}, // of the revision that is left
 }
 
 // Two revisions in one namespace are examined separately, each by its own names: objects of one are no fault of the

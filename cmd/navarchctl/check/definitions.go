@@ -27,7 +27,7 @@ var kinds = []struct {
 // definitions reports which of Istio's kinds the API server serves in a version that is read.
 func (k *checker) definitions(ctx context.Context) {
 	for _, of := range kinds {
-		check := "definitions of " + of.group
+		check := NameDefinitions.of("definitions of " + of.group)
 		served, err := k.served(ctx, of.group, of.versions)
 		if err != nil {
 			k.cannot(check, err)
@@ -41,7 +41,7 @@ func (k *checker) definitions(ctx context.Context) {
 				found = append(found, version)
 			}
 		}
-		switch {
+		switch check = check.count(len(missing)); {
 		case len(missing) == 0:
 			k.add(check, OK, "all kinds are served, as "+strings.Join(found, ", "), "")
 		case len(missing) == len(of.resources) && k.Pre:

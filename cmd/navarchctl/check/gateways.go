@@ -52,7 +52,7 @@ var unserved = map[string]string{model.ExternalCredential: "is not served yet",
 // gateways checks, for each Gateway, that Pods serve it and that their service accounts may list the Secrets of their
 // namespace. Gateways of the Gateway API are reported. It adds nothing where there is no Gateway.
 func (k *checker) gateways(ctx context.Context) {
-	const check = "gateways"
+	check := NameGateways.of("gateways")
 	served, err := k.served(ctx, kinds[0].group, kinds[0].versions)
 	if err != nil || served["gateways"] == "" {
 		return // reported with the definitions
@@ -72,7 +72,7 @@ func (k *checker) gateways(ctx context.Context) {
 		}
 		faults = append(faults, found...)
 	}
-	switch {
+	switch check = check.count(len(faults)); {
 	case len(faults) > 0:
 		k.add(check, Warning, some(faults), "see deploy/docs/gateways.md: right to list Secrets, selectors, what is not served yet")
 	case len(list.Items) > 0:
@@ -125,6 +125,7 @@ func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[stri
 
 // gatewaySecrets checks whether the service accounts of the ingesters may read the Secrets that Gateways name.
 func (k *checker) gatewaySecrets(ctx context.Context) {
+	check := NameGatewaySecrets.of("secrets of gateways")
 	var faults []string
 	for _, account := range k.accounts("ingest") {
 		for _, secret := range slices.Sorted(maps.Keys(k.secrets)) {
@@ -132,7 +133,7 @@ func (k *checker) gatewaySecrets(ctx context.Context) {
 			may, err := k.may(ctx, k.Namespace, account, &authorizationv1.ResourceAttributes{
 				Namespace: namespace, Name: name, Verb: "list", Resource: "secrets"})
 			if err != nil {
-				k.cannot("secrets of gateways", err)
+				k.cannot(check, err)
 				return
 			}
 			if !may {
@@ -143,10 +144,10 @@ func (k *checker) gatewaySecrets(ctx context.Context) {
 	}
 	switch {
 	case len(faults) > 0:
-		k.add("secrets of gateways", Warning, some(faults), "name their namespaces in the chart's value gatewaySecrets "+
+		k.add(check.count(len(faults)), Warning, some(faults), "name their namespaces in the chart's value gatewaySecrets "+
 			"(deploy/docs/gateways.md, Expose a host over HTTPS)")
 	case len(k.secrets) > 0:
-		k.add("secrets of gateways", OK, fmt.Sprintf("the ingesters may read the %d Secrets that Gateways name", len(k.secrets)), "")
+		k.add(check.count(0), OK, fmt.Sprintf("the ingesters may read the %d Secrets that Gateways name", len(k.secrets)), "")
 	}
 }
 

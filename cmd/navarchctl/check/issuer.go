@@ -7,8 +7,8 @@ import (
 )
 
 // issuer is the signer for the control plane's workloads (the chart's issuer.kind). With another issuer than its own
-// CA, the operator does what the leader does otherwise (deploy/docs/security.md, Another CA; deploy/docs/kubernetes.md,
-// Certificates of signers of Kubernetes).
+// CA, the operator does what the leader does otherwise (deploy/docs/security-ca.md, Another CA;
+// deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
 type issuer int
 
 // Issuers; ownCA also if the control plane has no known Pods.

@@ -38,7 +38,7 @@ const (
 
 // join performs a workload's steps at each replica: it shows a token to the CA, and requests clusters.
 func (k *checker) join(ctx context.Context) {
-	const check = "certificate and configuration of a workload"
+	check := NameWorkload.of("certificate and configuration of a workload")
 	asked := k.processes("xds", "ca")
 	if len(asked) == 0 {
 		k.add(check, Unknown, errNoReplica.Error(), "")
@@ -56,7 +56,7 @@ func (k *checker) join(ctx context.Context) {
 		return
 	}
 	for _, r := range asked {
-		check := check + ", by " + r.Name
+		check := check.with(", by " + r.Name)
 		found, err := k.joins(ctx, r, roots, token)
 		if err != nil {
 			k.add(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")

@@ -15,11 +15,13 @@ import (
 // every two minutes.
 const behind = 3 * time.Minute
 
+var leaderCheck = NameLeader.of("leader")
+
 // leader finds the leader among the replicas with role ingest, and checks its progress.
 func (k *checker) leader(ctx context.Context) {
 	candidates := k.processes("ingest")
 	if len(candidates) == 0 {
-		k.add("leader", Failure, "no ready replica has role ingest: changes of the configuration reach no proxy",
+		k.add(leaderCheck, Failure, "no ready replica has role ingest: changes of the configuration reach no proxy",
 			"see why its Pods are not ready")
 		return
 	}
@@ -35,7 +37,7 @@ func (k *checker) leader(ctx context.Context) {
 			return
 		}
 		if k.ending(seen.Name) {
-			k.add("leader", Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
+			k.add(leaderCheck, Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
 			return
 		}
 		if seen.Name != "" {
@@ -43,10 +45,10 @@ func (k *checker) leader(ctx context.Context) {
 		}
 	}
 	if last != nil {
-		k.add("leader", Failure, last.Error(), "see the logs of the replicas with role ingest, and whether etcd answers")
+		k.add(leaderCheck, Failure, last.Error(), "see the logs of the replicas with role ingest, and whether etcd answers")
 		return
 	}
-	k.add("leader", Failure, "no process leads: changes of the configuration reach no proxy",
+	k.add(leaderCheck, Failure, "no process leads: changes of the configuration reach no proxy",
 		"see the logs of the replicas with role ingest: they say why they give up")
 }
 
@@ -61,15 +63,16 @@ func (k *checker) leading(l inspect.Leader) {
 	age := time.Since(l.Read).Round(time.Second)
 	switch {
 	case l.Read.IsZero() && l.Settled: // the leader states the time half a minute after everything is stored
-		k.add("leader", OK, l.Name+" leads, and has stored everything that the cluster has", "")
+		k.add(leaderCheck, OK, l.Name+" leads, and has stored everything that the cluster has", "")
 	case l.Read.IsZero():
-		k.add("leader", Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)
+		k.add(leaderCheck, Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)
 	case age > behind:
-		k.add("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
+		k.add(leaderCheck.at(age.String()), Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
 	case !l.Writes:
-		k.add("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing; another revision is promoted,"+
-			" so this one does not write to Kubernetes", l.Name, age), "")
+		k.add(leaderCheck.at(age.String()), OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing; "+
+			"another revision is promoted, so this one does not write to Kubernetes", l.Name, age), "")
 	default:
-		k.add("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing", l.Name, age), "")
+		k.add(leaderCheck.at(age.String()), OK,
+			fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing", l.Name, age), "")
 	}
 }

@@ -55,17 +55,17 @@ func (k *checker) pages(ctx context.Context) {
 		took := time.Since(began)
 		switch lines := strings.Split(strings.TrimSpace(string(body)), "\n"); {
 		case err != nil:
-			k.add(r.Name, Failure, err.Error(), "see its log, and whether its --http-addr has port 8080")
+			k.add(NameReady.of(r.Name), Failure, err.Error(), "see its log, and whether its --http-addr has port 8080")
 			continue
 		case status != http.StatusOK:
-			k.add(r.Name, Failure, "not ready: "+strings.Join(lines, "; "), "see its log")
+			k.add(NameReady.of(r.Name), Failure, "not ready: "+strings.Join(lines, "; "), "see its log")
 		case len(lines) > 1:
-			k.add(r.Name, Warning, "ready, but: "+strings.Join(lines[1:], "; "), "see its log")
+			k.add(NameReady.of(r.Name), Warning, "ready, but: "+strings.Join(lines[1:], "; "), "see its log")
 		default:
-			k.add(r.Name, OK, "ready", "")
+			k.add(NameReady.of(r.Name), OK, "ready", "")
 		}
 		if said, err := http.ParseTime(head.Get("Date")); err == nil {
-			k.compare("clock of "+r.Name, said, took)
+			k.compare(NameClock.of("clock of "+r.Name), said, took)
 		}
 		var of []problem
 		if err := r.debug(ctx, "/debug/problems", &of); err != nil {
@@ -74,7 +74,7 @@ func (k *checker) pages(ctx context.Context) {
 		found = append(found, of...)
 	}
 	if len(unread) > 0 {
-		k.add("problems", Unknown, some(unread), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
+		k.add(NamePages.of("problems").count(len(unread)), Unknown, some(unread), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
 	}
 	k.reportConcerns(unique(found))
 }
@@ -102,26 +102,27 @@ func unique(all []problem) []problem {
 
 // concern groups the problems of one subject into one result.
 type concern struct {
-	check, fine, do string
-	fails           bool // its errors are failures
-	warns           bool // its warnings are warnings
-	is              func(problem) bool
+	check    subject
+	fine, do string
+	fails    bool // its errors are failures
+	warns    bool // its warnings are warnings
+	is       func(problem) bool
 }
 
 // concerns are tried in order. Policies without effect close what they select (deploy/docs/compatibility.md).
 var concerns = []concern{
-	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd",
+	{NameEtcd.of("etcd"), "it answers, and has room", "see deploy/docs/etcd.md",
 		true, true, func(p problem) bool { return p.Object == "etcd" }},
-	{"writes to Kubernetes", "none is refused",
+	{NameWrites.of("writes to Kubernetes"), "none is refused",
 		"give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true, false,
 		func(p problem) bool { return p.Location == "Kubernetes" }},
-	{"held removals", "none", "put the objects back, or accept that they go: navarchctl removals list", false, true,
+	{NameRemovals.of("held removals"), "none", "put the objects back, or accept that they go: navarchctl removals list", false, true,
 		func(p problem) bool { return p.Code == string(of.Held) && p.Severity != string(severe) }},
-	{"policies", "all apply", "mend these objects: what they select is closed until then", true, false, func(p problem) bool {
+	{NamePolicies.of("policies"), "all apply", "mend these objects: what they select is closed until then", true, false, func(p problem) bool {
 		kind, _, _ := strings.Cut(p.Object, " ")
 		return slices.Contains([]string{"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"}, kind)
 	}},
-	{"configuration", "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
+	{NameConfiguration.of("configuration"), "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
 }
 
 // reportConcerns makes a result of each concern.
@@ -139,17 +140,17 @@ func (k *checker) reportConcerns(found []problem) {
 			}
 			return true
 		})
-		switch {
+		switch check := c.check.count(len(errors)); {
 		case len(errors) > 0 && c.fails:
-			k.add(c.check, Failure, some(errors), c.do)
+			k.add(check, Failure, some(errors), c.do)
 		case len(errors) > 0:
-			k.add(c.check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
+			k.add(check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
 		case c.warns && len(warnings) > 0:
-			k.add(c.check, Warning, some(warnings), c.do)
+			k.add(c.check.count(len(warnings)), Warning, some(warnings), c.do)
 		case len(warnings) > 0:
-			k.add(c.check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")
+			k.add(check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")
 		default:
-			k.add(c.check, OK, c.fine, "")
+			k.add(check, OK, c.fine, "")
 		}
 	}
 }

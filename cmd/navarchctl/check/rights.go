@@ -198,7 +198,8 @@ func (k *checker) installer(ctx context.Context) {
 	}
 	all = append(append(all, k.withNames(questions(clusterRules, "", everyRole))...),
 		k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
-	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
+	const do = "have a cluster administrator install it"
+	k.ask(ctx, NameInstaller.of("your rights to install"), all, do, func(ctx context.Context, q question) (bool, error) {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource,
 			NonResourceAttributes: q.path}}
 		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
@@ -230,7 +231,7 @@ func (k *checker) rights(ctx context.Context) {
 	for _, name := range sorted(accounts) {
 		roles := accounts[name]
 		all := append(k.withNames(questions(clusterRules, "", roles)), k.withNames(questions(namespaceRules, k.Namespace, roles))...)
-		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
+		check := NameRights.of(fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", ")))
 		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does",
 			func(ctx context.Context, q question) (bool, error) {
 				review := accountReview(k.Namespace, name, q.resource, q.path)

@@ -63,14 +63,14 @@ func (k *checker) replicas() {
 		}
 	}
 	ready := len(k.pods) - len(others)
-	switch {
+	switch check := NameReplicas.of("replicas").count(len(others)); {
 	case ready == 0:
-		k.add("replicas", Failure, "none is ready: "+some(others), "see why: kubectl describe pod, kubectl logs")
+		k.add(check, Failure, "none is ready: "+some(others), "see why: kubectl describe pod, kubectl logs")
 	case len(others) > 0:
-		k.add("replicas", Warning, fmt.Sprintf("%d of %d are ready; the others: %s", ready, len(k.pods), some(others)),
+		k.add(check, Warning, fmt.Sprintf("%d of %d are ready; the others: %s", ready, len(k.pods), some(others)),
 			"wait for them, or see why: kubectl describe pod")
 	default:
-		k.add("replicas", OK, fmt.Sprintf("%d, all ready", ready), "")
+		k.add(check, OK, fmt.Sprintf("%d, all ready", ready), "")
 	}
 }
 

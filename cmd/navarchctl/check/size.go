@@ -12,7 +12,7 @@ const sizeAnnotation = "navarch.io/proxies"
 
 // size compares the number of connected proxies with that of the installed size.
 func (k *checker) size(ctx context.Context) {
-	const check = "proxies"
+	check := NameSize.of("proxies")
 	servers := k.processes("xds")
 	connected, most, sized := 0, 0, false
 	for _, r := range servers {
@@ -26,7 +26,7 @@ func (k *checker) size(ctx context.Context) {
 			most, sized = max(most, n), true
 		}
 	}
-	switch {
+	switch check = check.count(connected); {
 	case !sized:
 		k.add(check, OK, fmt.Sprintf("%d are connected", connected), "")
 	case connected > most:

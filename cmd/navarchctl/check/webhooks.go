@@ -50,26 +50,28 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
-		k.cannot("webhooks", err)
+		k.cannot(NameWebhooks.of("webhooks"), err)
 		return
 	}
 	kinds := map[string]bool{}
 	for _, h := range all {
 		kinds[h.of.Kind] = true
 		if do, err := k.webhook(ctx, h); err != nil {
-			k.add(h.String(), Failure, err.Error(), do)
+			k.add(NameWebhooks.of(h.String()), Failure, err.Error(), do)
 			continue
 		}
 		if h.of.Kind == hooks.Validating && h.Ignores && !configure.WarnsOnly(h.Name) {
-			k.add(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", k.issuer().failurePolicy())
+			k.add(NameWebhooks.of(h.String()), Warning,
+				"wrong objects pass while it does not answer (failurePolicy Ignore)", k.issuer().failurePolicy())
 			continue
 		}
-		k.add(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
+		k.add(NameWebhooks.of(h.String()), OK,
+			fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
 	}
 	k.called(ctx, all)
 	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
-			k.add(kind, Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what),
+			k.add(NameWebhooks.of(kind), Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what),
 				"let the chart make it (injection.enabled, validation.enabled)")
 		}
 	}
@@ -153,7 +155,7 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 	for _, h := range all {
 		if revision := h.of.Revision(); len(pods[revision]) == 0 {
-			k.add(h.String(), Failure, "it is of revision "+revision+
+			k.add(NameWebhooks.of(h.String()), Failure, "it is of revision "+revision+
 				", which has no Pods here: what it is to be asked about is refused, or passes unseen",
 				"install that revision, or remove what it left: navarchctl uninstall --revision "+revision)
 		}
@@ -162,7 +164,7 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 
 // others reports webhooks of other control planes before ours is installed.
 func (k *checker) others(ctx context.Context) {
-	const check = "control planes that are there"
+	check := NameOthers.of("control planes that are there")
 	all, err := k.configurations(ctx)
 	if err != nil {
 		k.cannot(check, err)
@@ -179,10 +181,10 @@ func (k *checker) others(ctx context.Context) {
 	slices.Sort(same)
 	slices.Sort(other)
 	same, other = slices.Compact(same), slices.Compact(other)
-	switch {
+	switch check = check.count(len(same)); {
 	case len(same) > 0:
 		k.add(check, Warning, fmt.Sprintf("revision %s has webhooks: %s", k.revision(), strings.Join(same, ", ")),
-			"take a revision of your own (--revision, the chart's revision), or see deploy/docs/migration.md to take this one over")
+			"take a revision of your own (--revision, the chart's revision), or see deploy/docs/beside-istiod.md to take this one over")
 	case len(other) > 0:
 		k.add(check, OK, "of other revisions: "+strings.Join(other, ", "), "")
 	default:

@@ -30,6 +30,10 @@ type world struct {
 	another []byte          // root certificate of another CA
 	asked   []string        // dry runs
 	date    time.Duration   // error of its clock
+	proxies string          // its answer about proxies; empty: it has no API
+	// versions are those of the replicas, in the order of the requests, again and again; empty: no answer.
+	versions      []string
+	upgrade, tool string // of Config
 }
 
 // gatewaysPath is the path of all Gateways.
@@ -61,27 +65,29 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		return map[string]any{"resources": list}
 	}
 	another, _ := signed(t, "istiod.istio-system.svc")
-	return &world{ready: "ok\n", another: another, say: `[]`, fleet: `{"streams": 7}`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
-		"/version":                           `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
-		"/apis/networking.istio.io/v1":       resources(kinds[0].resources...),
-		"/apis/security.istio.io/v1beta1":    resources(kinds[1].resources...),
-		"/apis/telemetry.istio.io/v1":        resources(kinds[2].resources...),
-		"/apis/extensions.istio.io/v1alpha1": resources(kinds[3].resources...),
-		gatewaysPath: `{"items": [{"metadata": {"namespace": "edge", "name": "shop"}, "spec": {"selector": {"istio": "ingressgateway"},
+	return &world{ready: "ok\n", another: another, say: `[]`,
+		versions: []string{"1.3.0"}, proxies: `{"partial": [], "sums": {"total": {"in_sync": 7}}}`,
+		fleet: `{"streams": 7}`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
+			"/version":                           `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
+			"/apis/networking.istio.io/v1":       resources(kinds[0].resources...),
+			"/apis/security.istio.io/v1beta1":    resources(kinds[1].resources...),
+			"/apis/telemetry.istio.io/v1":        resources(kinds[2].resources...),
+			"/apis/extensions.istio.io/v1alpha1": resources(kinds[3].resources...),
+			gatewaysPath: `{"items": [{"metadata": {"namespace": "edge", "name": "shop"}, "spec": {"selector": {"istio": "ingressgateway"},
 			"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "shop-cert"}}, {}]}}]}`,
-		"/api/v1/pods": `{"items": [{"metadata": {"namespace": "edge", "name": "gw-1"}, "spec": {"serviceAccountName": "gw"}}]}`,
-		admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", injection),
-		admission + "mutatingwebhookconfigurations/istio-sidecar-injector": one("istio-sidecar-injector", injection),
-		dryRunOfPod:                       `{"metadata": {"annotations": {"sidecar.istio.io/status": "{}"}}}`,
-		dryRunOfGateway:                   fmt.Errorf("admission webhook %q denied the request: as asked", validation),
-		"/api/v1/namespaces/istio-system": `{}`, "/api/v1/namespaces/default": `{}`,
-		admission + "validatingwebhookconfigurations":                              hook("istio-validator-istio-system", validation),
-		admission + "validatingwebhookconfigurations/istio-validator-istio-system": one("istio-validator-istio-system", validation),
-		"/api/v1/namespaces/istio-system/services/istiod":                          `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,
-		"/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices":         `{"items": [{"endpoints": [{"conditions": {"ready": true}}]}]}`,
-		"/api/v1/namespaces/istio-system/pods":                                     podList(`"--roles=ingest,xds,ca,admit"`, ""),
-		"/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert":            map[string]any{"data": map[string]any{"root-cert.pem": string(root)}},
-	}}, leaf
+			"/api/v1/pods": `{"items": [{"metadata": {"namespace": "edge", "name": "gw-1"}, "spec": {"serviceAccountName": "gw"}}]}`,
+			admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", injection),
+			admission + "mutatingwebhookconfigurations/istio-sidecar-injector": one("istio-sidecar-injector", injection),
+			dryRunOfPod:                       `{"metadata": {"annotations": {"sidecar.istio.io/status": "{}"}}}`,
+			dryRunOfGateway:                   fmt.Errorf("admission webhook %q denied the request: as asked", validation),
+			"/api/v1/namespaces/istio-system": `{}`, "/api/v1/namespaces/default": `{}`,
+			admission + "validatingwebhookconfigurations":                              hook("istio-validator-istio-system", validation),
+			admission + "validatingwebhookconfigurations/istio-validator-istio-system": one("istio-validator-istio-system", validation),
+			"/api/v1/namespaces/istio-system/services/istiod":                          `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,
+			"/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices":         `{"items": [{"endpoints": [{"conditions": {"ready": true}}]}]}`,
+			"/api/v1/namespaces/istio-system/pods":                                     podList(`"--roles=ingest,xds,ca,admit"`, ""),
+			"/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert":            map[string]any{"data": map[string]any{"root-cert.pem": string(root)}},
+		}}, leaf
 }
 
 // serve answers as an API server.
@@ -139,6 +145,13 @@ func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string
 			fmt.Fprint(out, w.leader)
 		case r.URL.Path == "/debug/fleet":
 			fmt.Fprint(out, w.fleet)
+		case r.URL.Path == "/version" && w.versions[0] != "":
+			fmt.Fprintf(out, `{"version": %q}`, w.versions[0])
+			w.versions = append(w.versions[1:], w.versions[0])
+		case r.URL.Path == "/api/v1/proxies" && w.proxies != "":
+			fmt.Fprint(out, w.proxies)
+		case r.URL.Path != "/ready":
+			http.NotFound(out, r)
 		case strings.HasPrefix(w.ready, "ok"):
 			fmt.Fprint(out, w.ready)
 		default:
@@ -166,7 +179,8 @@ func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, 8080) }}}
 	one := Replica{Name: "Pod a", Monitoring: 15014, Client: client, Dial: dial}
-	all := Run(t.Context(), Config{API: apiservertest.Play(t, w.serve), Namespace: "istio-system", Pre: pre, Replica: func(*corev1.Pod) Replica { return one }})
+	all := Run(t.Context(), Config{API: apiservertest.Play(t, w.serve), Namespace: "istio-system", Pre: pre,
+		Upgrade: w.upgrade, Tool: w.tool, Replica: func(*corev1.Pod) Replica { return one }})
 	by := map[string]Result{}
 	for _, r := range all {
 		if r.Status != OK && r.Status != Unknown && r.Do == "" {

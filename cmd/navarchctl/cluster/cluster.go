@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"navarch.io/navarch/cmd/navarchctl/progress"
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -101,7 +102,9 @@ func (f *Flags) Open() (*Cluster, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
 	}
-	if c.API, err = apiserver.Of(c.config); err != nil {
+	reported := rest.CopyConfig(c.config)
+	reported.Wrap(progress.Transport)
+	if c.API, err = apiserver.Of(reported); err != nil {
 		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
 	}
 	return c, nil

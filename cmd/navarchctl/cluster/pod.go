@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"navarch.io/navarch/cmd/navarchctl/progress"
 )
 
 // Pod is a Pod whose ports can be dialled. Any goroutine may call its methods.
@@ -52,7 +54,7 @@ func (p *Pod) String() string { return "Pod " + p.Namespace + "/" + p.Name }
 // Client returns a client for HTTP requests to the Pod. The URL's host must be localhost; its port selects the Pod's
 // port.
 func (p *Pod) Client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
@@ -62,7 +64,8 @@ func (p *Pod) Client() *http.Client {
 			return nil, err
 		}
 		return p.Dial(ctx, number)
-	}}}
+	}
+	return &http.Client{Transport: progress.Transport(&http.Transport{DialContext: dial})}
 }
 
 // Dial connects to a port of the Pod's network namespace, from its loopback. Errors name the Pod and the kubeconfig's

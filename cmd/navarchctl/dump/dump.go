@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -31,6 +30,7 @@ type Dump struct {
 	Node Node
 	// Hosts are the endpoints of Envoy's /clusters; nil: it was not read.
 	Hosts []Host
+	raw   bool // resources are not decoded
 }
 
 // Node is a proxy's node as the proxy itself states it. Each field is empty where the dump does not have it.
@@ -89,13 +89,18 @@ func (o object) field(name string) json.RawMessage {
 	if raw, ok := o[name]; ok {
 		return raw
 	}
+	return o[camel(name)]
+}
+
+// camel returns proto's JSON name of a field.
+func camel(name string) string {
 	first, rest, _ := strings.Cut(name, "_")
 	for part := range strings.SplitSeq(rest, "_") {
 		if part != "" {
 			first += strings.ToUpper(part[:1]) + part[1:]
 		}
 	}
-	return o[first]
+	return first
 }
 
 // text returns a string field; empty if it has another type.
@@ -173,14 +178,14 @@ func Read(raw []byte) (*Dump, error) {
 		if name == "envoy.admin.v3.BootstrapConfigDump" {
 			d.Node = nodeOf(config.object("bootstrap").object("node"))
 		}
-		t := slices.IndexFunc(sections[:], func(s section) bool { return s.message == name })
-		if t < 0 {
+		t := typeOf(name)
+		if t == xds.Unknown {
 			continue
 		}
 		d.Has[t] = true
 		for _, l := range sections[t].lists {
 			for _, e := range config.list(l.field) {
-				d.add(xds.Type(t), l.where, e)
+				d.add(t, l.where, e)
 			}
 		}
 	}
@@ -224,7 +229,7 @@ func (d *Dump) add(t xds.Type, where string, e object) {
 		if r.Raw == nil && (i > 0 || failure == nil && len(bodies) > 1) {
 			continue
 		}
-		if r.Raw != nil {
+		if r.Raw != nil && !d.raw {
 			r.Message, r.Problem = decode(t, r.Raw)
 		}
 		r.Name = cmp.Or(nameOf(t, r.Raw), e.text("name"), nameOf(t, failed))

@@ -73,7 +73,7 @@ var environment = []row{
 	{"DEFAULT_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"MAX_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"WORKLOAD_CERT_*", Reported, "`DEFAULT_WORKLOAD_CERT_TTL`, `MAX_WORKLOAD_CERT_TTL`", ""},
-	{"CITADEL_SELF_SIGNED_*", Reported, "roots live and are rotated by security.md, Rotation", ""},
+	{"CITADEL_SELF_SIGNED_*", Reported, "the mesh's own root is replaced by a rotation: security-ca.md, Your own CA", ""},
 	{"CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR", NoEffect, "one process rotates", ""},
 	{"CA_RSA_KEY_SIZE", NoEffect, "keys that are made here are ECDSA", ""},
 	{"CA_SIGNER_KEY*", NoEffect, "keys that are made here are ECDSA", ""},

@@ -118,7 +118,7 @@ var values = []row{
 	{"global.caAddress", Decide,
 		"a CA beside Navarch: `issuer.kind: other` with `issuer.address`, `issuer.roots` and `issuer.servingSecretName`; until then the" +
 			" mesh's own CA signs", ""},
-	{"global.caName", Reported, "a CA with an agent of its own is not there: security.md, Another CA", ""},
+	{"global.caName", Reported, "a CA with an agent of its own is not there: security-ca.md, Another CA", ""},
 	{"global.externalIstiod", Reported, "a control plane outside of its cluster has no chart yet: `--kubeconfig`", "false"},
 	{"global.configCluster", Reported, "a control plane outside of its cluster has no chart yet: `--kubeconfig`", "false"},
 	{"global.configValidation", ActedOn, "`validation.enabled`", ""},

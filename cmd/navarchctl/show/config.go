@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -64,13 +65,17 @@ func order(r dump.Resource) string {
 	return r.Name
 }
 
-// Config prints the table of one type, followed by its refused and withheld resources. The error is that of w.
-func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
+// Config prints the table of one type, followed by its refused and withheld resources. wide adds the name and the
+// version of each resource. The error is that of w.
+func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading
 	marked := slices.ContainsFunc(selected, func(r dump.Resource) bool { return mark(r) != "" })
 	if marked {
 		heading = append(slices.Clone(heading), "STATUS")
+	}
+	if wide {
+		heading = append(slices.Clone(heading), "RESOURCE NAME", "VERSION")
 	}
 	rows := [][]string{heading}
 	for _, r := range selected {
@@ -86,6 +91,9 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter) error {
 		for _, row := range shown {
 			if marked {
 				row = append(row, mark(r))
+			}
+			if wide {
+				row = append(row, r.Name, cmp.Or(r.Version, "-"))
 			}
 			rows = append(rows, row)
 		}

@@ -44,7 +44,7 @@ func FuzzConfig(f *testing.F) {
 					}
 				}
 				var b strings.Builder
-				if err := Config(&b, d, kind, filter); err != nil {
+				if err := Config(&b, d, kind, filter, true); err != nil {
 					t.Fatal(err)
 				}
 				if strings.ContainsAny(b.String(), "\x1b\r\a\u009b") {

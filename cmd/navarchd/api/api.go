@@ -22,24 +22,9 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/api/ask"
-	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
-	"navarch.io/navarch/push/ledger"
 	"navarch.io/navarch/shard/member"
 )
-
-// Config has the sources of the answers.
-type Config struct {
-	Self  string       // name of this process
-	Zone  string       // of this process
-	Pages *debug.Pages // the loops of this process, and the authorisation of callers
-	// Ledger has the deliveries of this process; nil: the process does not serve proxies.
-	Ledger *ledger.Ledger
-	// Replicas asks the other replicas; nil: this process is alone, as with an embedded etcd.
-	Replicas *ask.Replicas
-	// Objects reports whether the leader has stored an object; nil: this process does not have role ingest.
-	Objects Objects
-}
 
 // API serves the endpoints. Any goroutine may call its methods.
 type API struct {
@@ -56,6 +41,9 @@ const (
 
 // New returns the API of a process.
 func New(c Config) *API {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return &API{Config: c, tenants: web.NewTurns(1, waitsOfTenant), system: web.NewTurns(1, waitsOfSystem)}
 }
 
@@ -68,10 +56,14 @@ type endpoint struct {
 	paged      bool // the part is a page of /debug, which takes its own turn
 	alone      bool // this process answers for itself
 	fleet      bool // the answer is about connected proxies
+	probes     bool // replicas are asked that answer another question soon
 	// waits returns the time that the request may wait; nil: it does not wait.
 	waits func(q url.Values) (time.Duration, error)
 	// part makes the part of this process. Errors that carry no status are the caller's: 400.
 	part func(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error)
+	// posted makes the part of a request with a body, in the caller's own turn; nil: the endpoint answers GET requests.
+	posted func(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error)
+	within time.Duration // that a posted part may take
 	// merge makes the answer. Errors are the caller's.
 	merge merger
 }
@@ -138,7 +130,7 @@ func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fl
 
 // Handler serves the API below /api/v1/, limited to what each caller may see.
 func (a *API) Handler() http.Handler {
-	return a.Pages.Rules.Guard(func(who authz.Caller) http.Handler {
+	return a.Rules.Guard(func(who authz.Caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, who) })
 	})
 }
@@ -146,20 +138,23 @@ func (a *API) Handler() http.Handler {
 // serve answers one request.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	w.Header().Set("Cache-Control", "no-store")
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "the API answers GET requests only", http.StatusMethodNotAllowed)
-		return
-	}
 	path := strings.TrimPrefix(r.URL.Path, fleetapi.Root)
-	if path == "" {
+	if path == "" && r.Method == http.MethodGet {
 		list(w)
 		return
 	}
 	q := r.URL.Query()
 	name, rest, deeper := strings.Cut(path, "/")
 	e := endpointOf(name)
+	method := http.MethodGet
+	if e != nil && e.posted != nil {
+		method = http.MethodPost
+	}
 	switch {
+	case r.Method != method:
+		w.Header().Set("Allow", method)
+		http.Error(w, "the API answers "+method+" requests here", http.StatusMethodNotAllowed)
+		return
 	case e == nil || deeper != (name == configName):
 		http.Error(w, fmt.Sprintf("%.100q is no endpoint: %s lists them", path, fleetapi.Root), http.StatusNotFound)
 		return
@@ -169,13 +164,29 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	case deeper:
 		q.Set(proxyParameter, rest)
 	}
-	answer, read, err := a.answer(r.Context(), e, who, q)
-	defer read()
+	ctx, cancel := context.WithCancel(r.Context())
+	if e.posted != nil {
+		ctx, cancel = context.WithTimeout(ctx, e.within)
+	}
+	defer cancel()
+	body, sent, err := a.body(ctx, e, who, w, r)
+	defer sent()
+	var answer any
+	if err == nil {
+		var read func()
+		answer, read, err = a.answer(ctx, e, who, q, body)
+		defer read()
+	}
 	if err != nil {
 		if statusOf(err) == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", "1")
 		}
 		http.Error(w, err.Error(), statusOf(err))
+		return
+	}
+	if file, is := answer.(archive); is {
+		w.Header().Set("Content-Type", "application/gzip")
+		_, _ = w.Write(file)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -211,29 +222,24 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 
 // answer makes the answer of all replicas, at the caller's turn. A page of one proxy is asked for elsewhere if this
 // process does not have it. read must be called once the caller has the answer.
-func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values) (answer any, read func(), err error) {
+func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) (answer any, read func(), err error) {
 	wait, err := e.check(q)
 	if err != nil {
 		return nil, func() {}, err
 	}
+	wait += e.within
 	made, read, err := a.turn(ctx, e, who)
 	if err != nil {
 		return nil, func() {}, err
 	}
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	inquire := func() []ask.Heard {
-		if a.Replicas == nil || e.alone {
-			return nil
-		}
-		caller := ask.Caller{Name: who.Name, Tenant: who.Tenant, All: who.Sees == nil}
-		return a.Replicas.Ask(asking, ask.Question{Endpoint: e.name, Query: q, Caller: caller}, wait)
-	}
+	inquire := func() []ask.Heard { return a.inquire(asking, e, who, q, body, wait) }
 	others := make(chan []ask.Heard, 1)
 	if !e.paged {
 		go func() { others <- inquire() }()
 	}
-	own := a.part(ctx, e, who, q)
+	own := a.part(ctx, e, who, q, body)
 	made()
 	heard := []ask.Heard{{Replica: a.Self, Reply: own}}
 	switch {
@@ -244,12 +250,35 @@ func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.V
 	case !own.OK():
 		heard = append(heard, inquire()...)
 	}
-	answer, err = a.merged(e, q, heard)
+	answer, err = a.merged(e, who, q, heard)
 	return answer, read, err
 }
 
+// inquire asks the other replicas.
+func (a *API) inquire(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte,
+	wait time.Duration) []ask.Heard {
+	if a.Replicas == nil || e.alone || q.Get(aloneParameter) == "true" {
+		return nil
+	}
+	question := ask.Question{Endpoint: e.name, Query: e.asked(a, q), Body: body,
+		Caller: ask.Caller{Name: who.Name, Tenant: who.Tenant, All: who.Sees == nil}}
+	if !e.probes {
+		return a.Replicas.Ask(ctx, question, wait)
+	}
+	var silent []ask.Heard
+	question.Of = []string{}
+	for _, h := range a.Replicas.Ask(ctx, ask.Question{Endpoint: replicasName, Caller: question.Caller}, 0) {
+		if h.Err == nil {
+			question.Of = append(question.Of, h.Replica)
+		} else {
+			silent = append(silent, h)
+		}
+	}
+	return append(a.Replicas.Ask(ctx, question, wait), silent...)
+}
+
 // merged makes one answer of what the replicas have replied.
-func (a *API) merged(e *endpoint, q url.Values, heard []ask.Heard) (any, error) {
+func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.Heard) (any, error) {
 	parts, partial, absent := sortOut(heard)
 	if len(parts) == 0 && absent != "" {
 		for _, m := range partial {
@@ -257,9 +286,12 @@ func (a *API) merged(e *endpoint, q url.Values, heard []ask.Heard) (any, error) 
 		}
 		return nil, statusError{http.StatusNotFound, absent}
 	}
-	if e.fleet && a.Ledger == nil && len(partial) > 0 && len(parts) == 1 {
+	if e.fleet && a.Proxies == nil && len(partial) > 0 && len(parts) == 1 {
 		return nil, statusError{http.StatusBadGateway, "this process serves no proxies, and no replica answers it; replica " +
 			partial[0].Replica + ": " + partial[0].Reason}
+	}
+	if e.fleet && who.Sees == nil {
+		a.lastOf(partial, time.Now())
 	}
 	return e.merge(a, q, parts, partial)
 }
@@ -289,7 +321,7 @@ func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 		return ask.Failed(http.StatusNotImplemented, errors.New("its version does not know this endpoint"))
 	}
 	c := question.Caller
-	who := a.Pages.Rules.Forwarded(c.Name, c.Tenant, c.All)
+	who := a.Rules.Forwarded(c.Name, c.Tenant, c.All)
 	if who.Sees != nil && !e.tenants {
 		return ask.Failed(http.StatusForbidden, errors.New(authz.ForSystem))
 	}
@@ -302,12 +334,18 @@ func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	}
 	defer read() // the reply is bounded, and the other replica reads it
 	defer made()
-	return a.part(ctx, e, who, question.Query)
+	return a.part(ctx, e, who, question.Query, question.Body)
 }
 
 // part makes the part of this process.
-func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Values) ask.Reply {
-	part, err := e.part(a, ctx, who, q)
+func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) ask.Reply {
+	var part any
+	var err error
+	if e.posted != nil {
+		part, err = e.posted(a, ctx, who, q, body)
+	} else {
+		part, err = e.part(a, ctx, who, q)
+	}
 	if err != nil {
 		return ask.Failed(statusOf(err), err)
 	}
@@ -322,7 +360,7 @@ func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Val
 // counted: they hardly use a processor, and would keep others of their tenant from being answered.
 func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
 	switch {
-	case e.paged:
+	case e.paged || e.posted != nil:
 		return func() {}, func() {}, nil
 	case e.waits == nil:
 		return a.Pages.Turn(ctx, who, e.costly)
@@ -338,10 +376,11 @@ func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, re
 // notified returns the store's revision up to which the streams of this process are notified; 0: it serves no proxies,
 // or has no plan yet.
 func (a *API) notified() int64 {
-	if a.Pages.Proxies == nil {
+	if a.Proxies == nil {
 		return 0
 	}
-	return a.Pages.Proxies.Planner.Notified()
+	_, notified := a.Proxies.Planned()
+	return notified
 }
 
 // sees returns what a caller may see as a function that is never nil.
@@ -349,8 +388,8 @@ func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
 
 // members returns the fleet; nil: it is not known.
 func (a *API) members() []member.Record {
-	if a.Replicas == nil {
+	if a.Members == nil {
 		return nil
 	}
-	return a.Replicas.Members()
+	return a.Members()
 }

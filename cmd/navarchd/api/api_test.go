@@ -24,7 +24,8 @@ func whenOthersAreAsked(t *testing.T) {
 		asked <- struct{}{}
 		return nil
 	}}
-	a := New(Config{Self: "a", Pages: debug.New(debug.Pages{Rules: &authz.Authorizer{Open: true}}), Replicas: replicas})
+	rules := &authz.Authorizer{Open: true}
+	a := New(Config{Self: "a", Rules: rules, Pages: debug.New(debug.Pages{Rules: rules}), Members: replicas.Members, Replicas: replicas})
 	who := authz.Caller{Name: "spiffe://cluster.local/ns/shop/sa/a", Tenant: "shop", Sees: func(of string) bool { return of == "shop" }}
 	unlimited := func(url.Values) (time.Duration, error) { return 0, nil }
 	part := func(status int) func(*API, context.Context, authz.Caller, url.Values) (any, error) {
@@ -62,7 +63,7 @@ func whenOthersAreAsked(t *testing.T) {
 			}
 		}
 		one.of.merge = merging(mergeFirst)
-		_, read, err := a.answer(t.Context(), &one.of, who, nil)
+		_, read, err := a.answer(t.Context(), &one.of, who, nil, nil)
 		read()
 		if status := statusOf(err); err != nil && status != one.status || (err == nil) != (one.status == 0) {
 			t.Errorf("%s: %v", one.what, err)

@@ -118,7 +118,7 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	if names {
 		most = fleetapi.MaxNamed
 	}
-	owing, count := a.Pages.Proxies.Server.Owing(target.Of, visible, most)
+	owing, count := a.Server.Owing(target.Of, visible, most)
 	part.PendingCount = count
 	part.Done = part.Planned && target.Paid && count == 0
 	for i := range owing {
@@ -143,7 +143,7 @@ func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []f
 			since = c.Since
 		}
 	}
-	server := a.Pages.Proxies.Server
+	server := a.Server
 	for _, r := range server.RefusalsOf(visible) {
 		if r.Revision < first || len(all) == fleetapi.MaxNamed {
 			continue

@@ -11,15 +11,16 @@ import (
 	"strings"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/ledger"
-	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
 )
 
 const (
 	configName     = "config"
+	replicasName   = "replicas"
 	proxyParameter = "proxy"
 )
 
@@ -27,10 +28,12 @@ const (
 var endpoints = []endpoint{
 	{name: "proxies", help: "Connected proxies: sums by state, version, zone, namespace and replica, and a window of the list.",
 		parameters: fleetapi.ProxyParameters, tenants: true, fleet: true, part: proxiesPart, merge: merging(mergeProxies)},
-	{name: "replicas", help: "The replicas that serve proxies, and the revision that each has planned.",
+	{name: "sums", help: "Sums of each replica's proxies as its record in etcd has them, with their age; no replica is asked.",
+		alone: true, costly: true, part: sumsPart, merge: merging(mergeSums)},
+	{name: replicasName, help: "The replicas that serve proxies, and the revision that each has planned.",
 		fleet: true, part: replicaPart, merge: merging(mergeReplicas)},
 	{name: "problems", help: "Problems of objects, files and their combination, each once.",
-		parameters: []string{"namespace", "severity", "limit", "continue"},
+		parameters: []string{"namespace", "severity", "object", "limit", "continue"},
 		tenants:    true, costly: true, part: problemsPart, merge: merging(mergeProblems)},
 	{name: "changes", help: "The newest changes: which proxies each affected, and how many have acknowledged it.",
 		parameters: fleetapi.ChangeParameters, tenants: true, fleet: true, part: changesPart, merge: merging(mergeChanges)},
@@ -39,10 +42,19 @@ var endpoints = []endpoint{
 		tenants:    true, fleet: true, waits: waitOf, part: deliveryPart, merge: merging(mergeDeliveries)},
 	{name: "stored", help: "Whether this process, if it leads, has stored a generation of an object; wait=20s waits until it has.",
 		parameters: fleetapi.StoredParameters, alone: true, tenants: true, waits: waitOf, part: storedPart, merge: merging(mergeStored)},
+	{name: "report", help: "An archive for navarchctl --snapshot and for support: contents=bug-report (ten seconds), or contents=snapshot.",
+		parameters: []string{contentsParameter, recordsParameter, aloneParameter},
+		probes:     true, waits: reportTime, part: reportPart, merge: mergeReport},
 	{name: configName, help: "Resources of one proxy, as Envoy's config_dump: config/NAME.NAMESPACE.",
 		parameters: []string{"types"}, tenants: true, paged: true, part: configPart, merge: merging(mergeFirst)},
+	{name: "plan", help: "Previews a change: POST the objects as YAML documents or JSON; delete=true: they are deleted; alone=true: no " +
+		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups.",
+		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter}, tenants: true, fleet: true,
+		within: debug.PlanBudget, posted: planPart, merge: merging(mergePlans)},
 	{name: "explain", help: "The objects from which one resource of a proxy was made.",
 		parameters: []string{proxyParameter, "resource"}, tenants: true, paged: true, part: explainPart, merge: merging(mergeFirst)},
+	{name: "describe", help: "A Pod, workload, service, gateway, host or route as it is planned, with the object behind each fact.",
+		parameters: describeParameters, tenants: true, costly: true, fleet: true, part: describePart, merge: merging(mergeDescribe)},
 }
 
 // endpointOf returns the endpoint with a name; nil: the name is unknown.
@@ -69,12 +81,10 @@ type Replica struct {
 }
 
 func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
-	r := Replica{Name: a.Self, Zone: a.Zone, Version: obs.Version, State: "ready", Answered: true, Planned: a.notified()}
-	if p := a.Pages.Proxies; p != nil {
-		r.Proxies = p.Server.Streams()
-		if s := p.Mirror.Current(); s != nil {
-			r.Revision = s.Revision()
-		}
+	r := Replica{Name: a.Self, Zone: a.Zone, Version: a.Version, State: "ready", Answered: true}
+	if p := a.Proxies; p != nil {
+		r.Proxies = p.Connected()
+		r.Revision, r.Planned = p.Planned()
 	}
 	return r, nil
 }
@@ -117,18 +127,24 @@ func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem
 	if severity != "" && severity != problem.Error && severity != problem.Warning {
 		return answer, fmt.Errorf("severity=%.20q: want %s or %s", severity, problem.Error, problem.Warning)
 	}
+	objects := fleetapi.Objects(q)
 	at := map[string]int{}
 	var all []Problem
 	for _, f := range parts {
 		for _, p := range f.Part {
 			_, name, _ := strings.Cut(p.Object, " ")
 			if namespace != "" && !strings.HasPrefix(name, namespace+"/") && p.Object != "Namespace "+namespace ||
-				severity != "" && p.Severity != severity {
+				severity != "" && p.Severity != severity || len(objects) > 0 && !objects[p.Object] {
 				continue
 			}
 			key := problemKey(&p)
 			if i, known := at[key]; known {
 				all[i].Replicas++
+				if p.Analyzer == problem.VersionWithheld { // every replica counts the refusals of all
+					all[i].Proxies = max(all[i].Proxies, p.Proxies)
+				} else {
+					all[i].Proxies += p.Proxies
+				}
 				continue
 			}
 			at[key] = len(all)
@@ -145,10 +161,10 @@ func problemKey(p *inspect.Problem) string {
 }
 
 func changesPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
-	if a.Ledger == nil {
+	if a.Changes == nil {
 		return []ledger.Report{}, nil
 	}
-	return a.Ledger.Changes(sees(who), who.Sees == nil), nil
+	return a.Changes(sees(who), who.Sees == nil), nil
 }
 
 func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], _ int) (a fleetapi.Answer[fleetapi.Change], err error) {
@@ -160,7 +176,7 @@ func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], 
 	if lane != "" && lane != ledger.Config.String() && lane != ledger.Endpoints.String() {
 		return a, fmt.Errorf("lane=%.20q: want %s or %s", lane, ledger.Config, ledger.Endpoints)
 	}
-	return fleetapi.MergeChanges(w, lane, q.Get("object"), parts), nil
+	return fleetapi.MergeChanges(w, lane, fleetapi.Objects(q), parts), nil
 }
 
 // page makes a part of a page of /debug.

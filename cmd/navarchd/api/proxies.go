@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"time"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchd/debug"
@@ -19,13 +18,13 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 	if err != nil {
 		return nil, err
 	}
-	if a.Pages.Proxies == nil || selection.Replica != "" && selection.Replica != a.Self {
+	if a.Proxies == nil || selection.Replica != "" && selection.Replica != a.Self {
 		return fleetapi.Proxies{}, nil
 	}
 	var all []fleetapi.Proxy
 	var back []uint64
-	since := time.Now().Add(-debug.LeftFor)
-	for _, s := range a.Pages.Proxies.Streams(who.Sees, selection.Name) {
+	since := a.Now().Add(-debug.LeftFor)
+	for _, s := range a.Proxies.Streams(who.Sees, selection.Name) {
 		if p := proxyOf(&s, a.Self); selection.Selects(&p, s.Labels) {
 			all = append(all, p)
 		}
@@ -41,9 +40,9 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 // left returns the selected proxies that have left this replica. Their labels are not remembered: a selection by
 // labels, state or replica selects none.
 func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleetapi.Proxy) {
-	for _, l := range a.Pages.Proxies.Departed(sees(who)) {
+	for _, l := range a.Proxies.Departed(sees(who)) {
 		p := fleetapi.Proxy{Proxy: l.Proxy, Node: l.Node, Namespace: l.Namespace, Replica: a.Self, Version: l.Version, Zone: l.Zone,
-			Cluster: cmp.Or(l.Cluster, a.Pages.Proxies.Cluster)}
+			Cluster: cmp.Or(l.Cluster, a.Proxies.ConfigCluster())}
 		if selection.Labels == nil && selection.Replica == "" && selection.Selects(&p, nil) {
 			all = append(all, p)
 		}

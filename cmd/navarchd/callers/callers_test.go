@@ -112,6 +112,7 @@ func TestCallersWithoutKeyring(t *testing.T) {
 
 // A caller whose Pod was deleted is refused by token and certificate, by both services and in checks of open streams,
 // even if its token was verified before.
+// Promise: security-workloads.md#tokens
 func TestGoneCallers(t *testing.T) {
 	var gone error
 	asked := 0
@@ -173,6 +174,7 @@ func TestCallersOfClusterThatWent(t *testing.T) {
 
 // A Pod has 16 connections, and a further one ends the oldest. An address whose clients present no credential has at
 // most 16,384.
+// Promise: security-connections.md#what-such-a-client-can-still-do, security-limits.md#streams-connections-and-messages
 func TestEdgesOfConnections(t *testing.T) {
 	k, err := New(Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

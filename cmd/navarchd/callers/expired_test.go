@@ -16,6 +16,7 @@ import (
 // A caller whose credential has expired is served without new private keys while no certificate can be issued. Once
 // certificates can be issued again, its stream ends after a grace, unless it shows this process a newer credential, and
 // so does a connection without calls. ca/expiry has the times; here it is queried.
+// Promise: security-workloads.md#identity-and-private-keys, security-workloads.md#renewals-and-revocation
 func TestCallersWhoseCredentialEnds(t *testing.T) {
 	for name, renews := range map[string]bool{"a newer one is shown": true, "none is": false} {
 		synctest.Test(t, func(t *testing.T) {

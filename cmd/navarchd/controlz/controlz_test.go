@@ -79,6 +79,7 @@ func TestIstioctl(t *testing.T) {
 
 // Invalid and unsupported requests are refused by name, and so are callers elsewhere and pages in browsers; no level
 // changes.
+// Promise: security-connections.md#http-ports-of-navarchd
 func TestRefused(t *testing.T) {
 	server, levels, _ := served(t)
 	for name, c := range map[string]struct {

@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/serve"
@@ -88,16 +88,16 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 	answer := p.render(ctx, who, at)
 	dump := at.Path == "/debug/config_dump"
 	switch {
-	case dump && answer.code == http.StatusBadRequest && at.Query().Get("proxyID") == "":
-		fmt.Fprintln(&answer.body, needsProxy)
-	case dump && answer.code == http.StatusNotFound:
-		fmt.Fprintln(&answer.body, notConnected)
-	case answer.code >= http.StatusMultipleChoices && answer.code < http.StatusBadRequest: // a path that is not clean
+	case dump && answer.Code == http.StatusBadRequest && at.Query().Get("proxyID") == "":
+		fmt.Fprintln(&answer.Body, needsProxy)
+	case dump && answer.Code == http.StatusNotFound:
+		fmt.Fprintln(&answer.Body, notConnected)
+	case answer.Code >= http.StatusMultipleChoices && answer.Code < http.StatusBadRequest: // a path that is not clean
 		return asPage(names[0], []byte(noPage)), nil
-	case answer.code >= http.StatusInternalServerError:
-		return nil, status.Error(codes.Internal, strings.TrimSpace(answer.body.String()))
+	case answer.Code >= http.StatusInternalServerError:
+		return nil, status.Error(codes.Internal, strings.TrimSpace(answer.Body.String()))
 	}
-	return asPage(names[0], answer.body.Bytes()), nil
+	return asPage(names[0], answer.Body.Bytes()), nil
 }
 
 // Texts that istioctl recognises in a negative answer (istio istioctl/pkg/multixds/gather.go,
@@ -110,8 +110,8 @@ const (
 )
 
 // render makes a page, at its turn.
-func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *recorder {
-	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *web.Recorder {
+	answer := web.NewRecorder()
 	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
 	return answer
 }
@@ -119,27 +119,13 @@ func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *reco
 // Render makes a page for a caller, who must be one that may see it, and returns its HTTP status and content.
 func (p *Pages) Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := p.render(ctx, who, &url.URL{Path: path, RawQuery: q.Encode()})
-	return answer.code, answer.body.Bytes()
+	return answer.Code, answer.Body.Bytes()
 }
 
 // asPage returns an answer with the text of a page.
 func asPage(name string, body []byte) []*discoveryv3.Resource {
 	return []*discoveryv3.Resource{{Name: name, Resource: &anypb.Any{TypeUrl: debugURL, Value: body}}}
 }
-
-// recorder stores a page that is not for a browser.
-type recorder struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(code int)        { r.code = code }
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
 // Identifier returns the control plane's identifier that istioctl reads (IstioControlPlaneInstance); id is the
 // process's.

@@ -25,7 +25,6 @@ import (
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -46,6 +45,8 @@ type Pages struct {
 	Rules *authz.Authorizer // decides what callers may see
 	// Proxies are the served proxies; nil: the process does not have role xds.
 	Proxies *Proxies
+	// Previewer plans changes for the proxies; nil: the process does not have role xds.
+	Previewer *Previewer
 	// Objects are the objects read; nil: the process does not have role ingest.
 	Objects *Objects
 	// Clusters returns the clusters that are read; nil: no Kubernetes cluster is.
@@ -64,12 +65,11 @@ type Pages struct {
 
 // Proxies is the part of role xds.
 type Proxies struct {
-	Server    *serve.Server
-	Planner   *plan.Loop
-	Mirror    *mirror.Mirror
-	Cluster   string // name of the config cluster
-	Fleet     func(owners bool) any
-	Proposals *validate.Webhook // lays objects over a snapshot, for previews
+	Server  *serve.Server
+	Planner *plan.Loop
+	Mirror  *mirror.Mirror
+	Cluster string // name of the config cluster
+	Fleet   func(owners bool) any
 
 	left departures
 }
@@ -108,10 +108,6 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 			defer done()
 			proved := who.Sees == nil && (!p.Rules.Open || web.SameMachine(r))
 			p.Acceptor.Accept(who.Name, proved, w, r)
-			return
-		}
-		if r.URL.Path == PlanPath && r.Method == http.MethodPost {
-			p.plan(who, w, r)
 			return
 		}
 		pages.ServeHTTP(w, r)
@@ -155,6 +151,20 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	}
 	return c
 }
+
+// Planned implements api.Proxies.
+func (p *Proxies) Planned() (serves, notified int64) {
+	if s := p.Mirror.Current(); s != nil {
+		serves = s.Revision()
+	}
+	return serves, p.Planner.Notified()
+}
+
+// Connected implements api.Proxies.
+func (p *Proxies) Connected() int { return p.Server.Streams() }
+
+// ConfigCluster implements api.Proxies.
+func (p *Proxies) ConfigCluster() string { return p.Cluster }
 
 // Streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
 func (p *Proxies) Streams(sees authz.Visible, id string) []inspect.Stream {

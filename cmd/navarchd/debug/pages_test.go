@@ -124,6 +124,7 @@ func TestCostlyPagesAreCountedByCaller(t *testing.T) {
 
 // A tenant's pages are made one after the other, with a pause, whichever pages and identities; callers who see
 // everything, and other tenants, do not wait.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestTenantsArePaced(t *testing.T) {
 	p := New(Pages{})
 	of := func(tenant, name string) authz.Caller {
@@ -163,6 +164,7 @@ func TestTenantsArePaced(t *testing.T) {
 }
 
 // Two costly pages are made concurrently. Of one caller, eight are being made, waiting, or not read yet.
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestCostlyPagesAreFew(t *testing.T) {
 	take := func(ctx context.Context, p *Pages, caller string) (made func(), err error) {
 		made, _, err = p.Turn(ctx, authz.Caller{Name: caller}, true)

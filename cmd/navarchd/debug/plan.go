@@ -3,85 +3,79 @@ package debug
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/meaning"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/preview"
 	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
 
-// PlanPath is the page that previews a change of objects: POST with the objects as YAML documents or JSON, and with
-// ?delete=true if they are deleted. The answer is a preview.Report.
-const PlanPath = "/debug/plan"
-
 // The bounds of a preview. This process makes one at a time, because each has a copy of the plan.
 const (
-	maxPlanBody    = 4 << 20 // bytes
+	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
 	maxPlanBodies  = 2                // of one tenant, or of one caller who sees everything
 	planBody       = 10 * time.Second // to send the body
-	planBudget     = 25 * time.Second // with the wait for other previews
+	PlanBudget     = 25 * time.Second // with the wait for other previews
 )
 
 // errPlanBusy is the error of a preview that waited too long.
 var errPlanBusy = errors.New("other previews are being made: try again")
 
-// plan serves PlanPath.
-func (p *Pages) plan(who authz.Caller, w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), planBudget)
-	defer cancel()
-	refuse := func(status int, err error) {
-		if status == http.StatusTooManyRequests {
-			w.Header().Set("Retry-After", "1")
-		}
-		http.Error(w, err.Error(), status)
-	}
+// PlanBody reads the objects of a request for a preview within the bounds. done ends the caller's place, once the
+// response is written. An error comes with the status of the response.
+func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
+) (body []byte, done func(), status int, err error) {
 	// A caller's turn begins once the body is there, so that slow clients do not hold the turns of others.
-	body, err := p.bodies.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
+	place, err := p.bodies.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
 	if err != nil {
-		refuse(http.StatusTooManyRequests, err)
-		return
+		return nil, func() {}, http.StatusTooManyRequests, err
 	}
-	defer body.Done()
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(planBody)) // recorders of tests have no deadline
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlanBody))
-	if err != nil {
-		refuse(http.StatusBadRequest, err)
-		return
+	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxPlanBody)); err != nil {
+		status = http.StatusBadRequest
 	}
+	return body, place.Done, status, err
+}
+
+// Plan previews the change of the objects in a body for the visible proxies of this process, in the caller's turn. With
+// delete=true the objects are deleted, and with removed=N the last N of them. With bootstraps=true the report has the
+// configuration of the first groups for Envoy's validation. An error comes with the status of the response.
+func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	made, read, err := p.Turn(ctx, who, true)
 	if err != nil {
-		refuse(http.StatusTooManyRequests, err)
-		return
+		return nil, http.StatusTooManyRequests, err
 	}
-	defer read()
-	report, status, err := p.report(ctx, who, data, r.URL.Query().Get("delete") == "true")
-	made()
-	if err != nil {
-		refuse(status, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(report) // an error means that the client has disconnected
+	defer read() // a report is bounded
+	defer made()
+	return p.report(ctx, who, body, q)
 }
 
 // report previews the change of the objects in a body. An error comes with the status of the response.
-func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, gone bool) (*preview.Report, int, error) {
-	if p.Proxies == nil || p.Proxies.Proposals == nil {
+func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
+	if p.Previewer == nil {
 		return nil, http.StatusNotFound, errors.New("this process serves no proxies: ask one with role xds")
 	}
 	objects, err := objectsIn(body)
+	if err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	removed, err := removedOf(q, len(objects))
 	if err != nil {
 		return nil, http.StatusBadRequest, err
 	}
@@ -96,14 +90,35 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, gone 
 	case <-ctx.Done():
 		return nil, http.StatusTooManyRequests, errPlanBusy
 	}
-	made, err := p.Proxies.preview(ctx, who, objects, gone)
+	made, err := p.Previewer.Preview(ctx, who, validate.Proposal{Objects: objects[:len(objects)-removed],
+		Removed: objects[len(objects)-removed:], Alone: who.Sees != nil})
 	if errors.Is(err, plan.ErrNoRoom) {
 		return nil, http.StatusRequestEntityTooLarge, err
 	}
 	if err != nil {
 		return nil, http.StatusServiceUnavailable, err
 	}
-	return made.Report(preview.Usual), http.StatusOK, nil
+	within := preview.Usual
+	if q.Get("bootstraps") == "true" {
+		within = within.Validated()
+	}
+	return made.Report(within), http.StatusOK, nil
+}
+
+// removedOf returns how many of the last of n objects are deleted. The error names the parameter.
+func removedOf(q url.Values, n int) (int, error) {
+	if q.Get("delete") == "true" {
+		return n, nil
+	}
+	text := q.Get("removed")
+	if text == "" {
+		return 0, nil
+	}
+	removed, err := strconv.Atoi(text)
+	if err != nil || removed < 0 || removed > n {
+		return 0, fmt.Errorf("parameter removed=%.20q: want 0 to %d, the number of the objects", text, n)
+	}
+	return removed, nil
 }
 
 // objectsIn parses the objects of a body. The error names the first object that cannot be read.
@@ -124,27 +139,57 @@ func objectsIn(body []byte) (all []*object.Object, err error) {
 	return all, nil
 }
 
-// preview plans a change of objects for the visible proxies of this process.
-func (p *Proxies) preview(ctx context.Context, who authz.Caller, objects []*object.Object, gone bool) (*preview.Plan, error) {
-	base, err := p.Planner.Base(ctx)
+// Previewer plans changes of objects.
+type Previewer struct {
+	Proposals *validate.Webhook // lays objects over a snapshot
+	// Base returns a copy of the plan that the preview may change.
+	Base func(ctx context.Context) (*plan.Base, error)
+	// Afford returns plan.ErrNoRoom if the process has no memory for a change; nil: every change is planned.
+	Afford func(ctx context.Context, c mirror.Change) error
+	// Budgets returns the proposed versions that tenants' budgets would not permit beside a snapshot; nil: there is no
+	// budget.
+	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
+}
+
+// Preview plans a change of objects for the visible proxies. Errors are those of Base and of Afford.
+func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
+	base, err := p.Base(ctx)
 	if err != nil {
 		return nil, err
 	}
 	known := base.Resolver.Source()
-	change, proposed := p.Proposals.Propose(ctx, known, validate.Proposal{Objects: objects, Gone: gone, Alone: who.Sees != nil})
+	change, proposed := p.Proposals.Propose(ctx, known, of)
 	described := described(proposed)
 	if slices.ContainsFunc(described, func(o preview.Object) bool { return o.Act == preview.Refused }) {
 		return &preview.Plan{Revision: known.Revision(), Objects: described}, nil
 	}
-	if err := p.Planner.Afford(ctx, change); err != nil {
-		return nil, err
+	if p.Afford != nil {
+		if err := p.Afford(ctx, change); err != nil {
+			return nil, err
+		}
 	}
 	made, err := preview.Of(ctx, base, change, preview.Sees(who.Sees))
 	if err != nil {
 		return nil, err
 	}
 	made.Objects = described
+	if p.Budgets != nil {
+		p.exceeding(made, known, proposed)
+	}
 	return made, nil
+}
+
+// exceeding adds the risk of each object that its tenant's budget would not permit.
+func (p *Previewer) exceeding(made *preview.Plan, known *mirror.Snapshot, proposed []validate.Proposed) {
+	var of []ingest.Proposed
+	for _, d := range proposed {
+		of = append(of, ingest.Proposed{ID: d.ID, Records: d.Is})
+	}
+	for _, refused := range p.Budgets(of, known) {
+		object := refused.ID.String()
+		made.Summary.Add(meaning.Risk{Code: meaning.BudgetExceeded, Level: meaning.High, Subject: object, Text: refused.Message,
+			Objects: []string{object}}, meaning.Count{Views: len(made.Views), Proxies: made.Affected()})
+	}
 }
 
 // rank orders the problems of a refused object: errors first.

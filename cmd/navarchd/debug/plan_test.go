@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +26,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/source/files"
 )
 
@@ -64,7 +67,7 @@ func smallReplicaOf(t *testing.T, room int, objects string, namespaces ...string
 	}
 	judge := func(model.Record, *mirror.Snapshot) (refused, warned []error) { return nil, nil }
 	proposals := validate.New(normal.New(normal.Options{}), func() *meshv1.MeshConfig { return nil }, nil, nil, judge)
-	return New(Pages{Rules: &authz.Authorizer{Open: true}, Proxies: &Proxies{Planner: l, Proposals: proposals}})
+	return New(Pages{Rules: &authz.Authorizer{Open: true}, Previewer: &Previewer{Base: l.Base, Afford: l.Afford, Proposals: proposals}})
 }
 
 // route is a VirtualService of a namespace that all namespaces see.
@@ -74,13 +77,24 @@ func route(namespace string) string {
 }
 
 func postPlan(p *Pages, who authz.Caller, query string, body io.Reader) (int, string, *preview.Report) {
-	w := httptest.NewRecorder()
-	p.debug(who).ServeHTTP(w, httptest.NewRequest(http.MethodPost, PlanPath+query, body))
-	r := &preview.Report{}
-	if json.Unmarshal(w.Body.Bytes(), r) != nil {
-		r = nil
+	data, done, status, err := p.PlanBody(context.Background(), who, httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", body))
+	defer done()
+	if err != nil {
+		return status, err.Error(), nil
 	}
-	return w.Code, w.Body.String(), r
+	q, err := url.ParseQuery(strings.TrimPrefix(query, "?"))
+	if err != nil {
+		return http.StatusBadRequest, err.Error(), nil
+	}
+	r, status, err := p.Plan(context.Background(), who, data, q)
+	if err != nil {
+		return status, err.Error(), nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return http.StatusInternalServerError, err.Error(), nil
+	}
+	return status, string(text), r
 }
 
 // tenantOf sees its own namespace alone.
@@ -114,6 +128,23 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
+// The last objects of a request may be deleted by the change that applies the others.
+func TestPlanRemovesTheLast(t *testing.T) {
+	gone := strings.Replace(route("shop"), "name: r", "name: gone", 1)
+	p := replicaOf(t, shopService+"---\n"+gone, "shop")
+	_, text, r := postPlan(p, authz.Caller{}, "?removed=1", strings.NewReader(route("shop")+"\n---\n"+gone))
+	if len(r.Objects) != 2 || r.Objects[0].Act != preview.Created || r.Objects[1].Act != preview.Deleted ||
+		r.Objects[1].Object != "VirtualService shop/gone" {
+		t.Errorf("%s", text)
+	}
+	for _, wrong := range []string{"2", "-1", "x"} {
+		status, text, _ := postPlan(p, authz.Caller{}, "?removed="+wrong, strings.NewReader(route("shop")))
+		if status != http.StatusBadRequest || !strings.Contains(text, "want 0 to 1, the number of the objects") {
+			t.Errorf("removed=%s: %d %s", wrong, status, text)
+		}
+	}
+}
+
 // Requests that cannot be previewed say why.
 func TestPlanPageRefuses(t *testing.T) {
 	p := replicaOf(t, shopService, "shop")
@@ -124,7 +155,7 @@ func TestPlanPageRefuses(t *testing.T) {
 	}{
 		{"no object", "", "# nothing", http.StatusBadRequest, "no objects"},
 		{"unreadable", "", "kind: [", http.StatusBadRequest, "objects#1: "},
-		{"too large", "", strings.Repeat("#", maxPlanBody+1), http.StatusBadRequest, "too large"},
+		{"too large", "", strings.Repeat("#", MaxPlanBody+1), http.StatusBadRequest, "too large"},
 		{"too many", "", strings.Repeat(route("shop")+"\n---\n", maxPlanObjects+1), http.StatusBadRequest, "at most 500"},
 		{"absent", "?delete=true", route("shop"), http.StatusOK, `"act":"refused"`},
 		{"of Kubernetes", "", shopService, http.StatusOK, "no kind and version of Istio"},
@@ -187,5 +218,37 @@ func TestPlanTooHeavy(t *testing.T) {
 	}
 	if status, text, _ := postPlan(p, tenantOf("shop"), "", strings.NewReader(route("shop"))); status != http.StatusOK {
 		t.Errorf("a light one: %d %.300s", status, text)
+	}
+}
+
+// NP506: an object that its tenant's budget would not permit is a risk, unlike one that it would permit. The
+// function is called with the snapshot before the change.
+func TestPlanBeyondBudget(t *testing.T) {
+	p := replicaOf(t, shopService, "shop")
+	limit := 1
+	p.Previewer.Budgets = func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem {
+		var stored []model.Record
+		for r := range known.All(model.KindService) {
+			stored = append(stored, r)
+		}
+		return ingest.Exceeding(ingest.Budget{Objects: limit}, proposed, stored, "istio-system", "istio-system",
+			func(namespace string) string { return namespace })
+	}
+	codes := func(query string) (codes []string) {
+		_, text, r := postPlan(p, authz.Caller{}, query, strings.NewReader(route("shop")))
+		if r == nil {
+			t.Fatal(text)
+		}
+		for _, one := range r.Risks {
+			codes = append(codes, string(one.Code)+" "+one.Level+" "+strings.Join(one.Objects, ","))
+		}
+		return codes
+	}
+	const risk = "NP506 high VirtualService shop/r"
+	if got := codes(""); !slices.Contains(got, risk) {
+		t.Errorf("beyond the budget: %v", got)
+	}
+	if limit = 2; slices.Contains(codes(""), risk) {
+		t.Error("within the budget")
 	}
 }

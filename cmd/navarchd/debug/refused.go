@@ -31,11 +31,13 @@ func refused(refusals []serve.Refusal) []inspect.Problem {
 	for _, r := range refusals {
 		key := version{r.Type, r.Name, r.Version}
 		if proxies[key]++; proxies[key] > 1 {
+			all[at[key]].Proxies = proxies[key]
 			all[at[key]].Location = fmt.Sprintf("proxy %s and %d more", first[key], proxies[key]-1)
 			continue
 		}
 		at[key], first[key] = len(all), r.Node
-		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Location: "proxy " + r.Node, Code: problem.Refused, Severity: problem.Error,
+		one := inspect.Problem{Object: r.Type.Noun() + " " + r.Name, Location: "proxy " + r.Node, Code: problem.Refused,
+			Analyzer: problem.RefusedByProxies, Severity: problem.Error, Proxies: 1,
 			Message: fmt.Sprintf("%s %s was refused and its last good version stands: %s", r.Type.Noun(), r.Name, r.Text)}
 		all = append(all, madeBy(one, r.Objects))
 	}
@@ -66,7 +68,8 @@ func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Pr
 		if w.Identity != "" {
 			from, by = from+" of "+w.Identity, "of their credentials"
 		}
-		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Location: "view " + w.View, Code: problem.Refused, Severity: problem.Error,
+		one := inspect.Problem{Object: w.Type.Noun() + " " + w.Name, Location: "view " + w.View, Code: problem.Refused,
+			Analyzer: problem.VersionWithheld, Severity: problem.Error, Proxies: w.RefusedBy,
 			Message: fmt.Sprintf("version %s of %s %s is withheld from all %s of the view, because %d %s refused it, first at %s, last at %s: %s",
 				w.Version, w.Type.Noun(), w.Name, from, w.RefusedBy, by, w.First.UTC().Format(time.RFC3339), w.Last.UTC().Format(time.RFC3339),
 				cmp.Or(w.Text, "the error is not known here"))}

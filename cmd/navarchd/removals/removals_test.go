@@ -142,6 +142,7 @@ func reviewer(t *testing.T, users map[string]string, may map[string]bool) *apise
 
 // The API server identifies the acceptor of a removal by the token, and decides whether it may accept in the removal's
 // namespace. Without an API server only callers who may see everything may accept. The log names the acceptor.
+// Promise: security-tenants.md#remove-many-objects
 func TestAccept(t *testing.T) {
 	users := map[string]string{"root": "admin", "t": "tenant", "n": "nobody"}
 	may := map[string]bool{"admin ": true, "admin shop": true, "tenant shop": true}

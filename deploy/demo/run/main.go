@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -76,6 +77,18 @@ func (m *mesh) discard(err *error) {
 	}
 }
 
+// heldAt is a link to the scratch folder while the mesh is held, for examples with --data-dir.
+const heldAt = "out/demo"
+
+// link makes the link to the scratch folder; unlink removes it. Without the link only these examples do not run.
+func (m *mesh) link() (unlink func()) {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(heldAt), 0o755), os.Symlink(m.dir, heldAt)); err != nil {
+		fmt.Fprintln(os.Stderr, "demo: no link to the folder:", err)
+		return func() {}
+	}
+	return func() { os.Remove(heldAt) }
+}
+
 // top returns the root of the source tree, in which `make` runs.
 func top() (string, error) {
 	dir, err := os.Getwd()
@@ -132,6 +145,7 @@ func (m *mesh) play(ctx context.Context, steps []step) []show.Row {
 func (m *mesh) finish(ctx context.Context, rows []show.Row, hints []string) {
 	if os.Getenv("HOLD") == "1" && ctx.Err() == nil {
 		fmt.Printf("\nHOLD=1: the mesh stays up until Ctrl-C. Logs and YAML: %s. Try:\n", m.dir)
+		defer m.link()()
 		for _, h := range hints {
 			fmt.Println("  " + h)
 		}

@@ -68,12 +68,20 @@ func (m *mesh) bin(name string) string { return filepath.Join(m.programs, name) 
 // control returns a client for navarchd's own pages.
 func (m *mesh) control() *http.Client { return &http.Client{Timeout: askLimit} }
 
-// choosePorts fixes navarchd's addresses for the whole demo, including restarts.
+// usualPage is navarchd's page where navarchctl looks for it without a kubeconfig.
+const usualPage = "127.0.0.1:8080"
+
+// choosePorts fixes navarchd's addresses for the whole demo, including restarts. The pages are at the usual address if
+// that is free.
 func (m *mesh) choosePorts() (err error) {
 	for _, a := range []*string{&m.grpc, &m.http, &m.mon} {
 		if *a, err = loopback.On(m.listen); err != nil {
 			return err
 		}
+	}
+	if free, err := net.Listen("tcp", usualPage); err == nil && m.listen == "127.0.0.1" {
+		m.http = usualPage
+		return free.Close()
 	}
 	return nil
 }

@@ -348,6 +348,7 @@ func (m *mesh) hints() []string {
 	web, ctl := "http://"+m.front.ip, m.bin("navarchctl")
 	curl := fmt.Sprintf("curl -s --cacert %s --connect-to ::%s:8443", m.siteRoot(), m.gateway.ip)
 	return []string{
+		fmt.Sprintf("export PATH=%s:$PATH NAVARCH_SERVER=%s     (then navarchctl COMMAND --help has examples that run here)", m.programs, m.http),
 		fmt.Sprintf("%s https://%s/call/reviews/", curl, site.Host),
 		fmt.Sprintf("%s -H 'x-user: tester' https://%s/call/reviews/", curl, site.Host),
 		fmt.Sprintf("$EDITOR %s/*.yaml     (read again when you save)", m.config),

@@ -17,7 +17,7 @@ type ruleBuilder struct {
 	domains   []string // the mesh's trust domain, then its aliases
 	namespace string   // of the policy
 	http      bool
-	gateway   bool // of a gateway
+	gateway   bool // the policy is enforced at a gateway
 	lenient   bool // without HTTP, fields of HTTP are ignored; false: a rule with such fields matches nothing
 	never     bool // the current rule, or the current part of it, matches nothing
 }
@@ -55,7 +55,8 @@ func (d *ruleBuilder) rule(r *securityv1.Rule) *rbacv3.Policy {
 	return out
 }
 
-// never returns a rule that matches nothing. A policy without rules has it, so that the name of the policy is visible.
+// never returns a rule that matches nothing. It stands for a policy without rules, so that Envoy's configuration names
+// the policy.
 func never() *rbacv3.Policy {
 	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{neverPermission()}, Principals: []*rbacv3.Principal{neverPrincipal()}}
 }
@@ -94,9 +95,10 @@ func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 	return all
 }
 
-// hosts returns the permissions of an operation's hosts. A gateway routes a host as the same host with a port, and a
-// wildcard's virtual host takes names with a trailing dot. So these forms do not evade a rule there: they count as the
-// host where a rule refuses requests of the host, or permits those of all others.
+// hosts returns the permissions of an operation's hosts and notHosts. At a gateway, "host:port" has the same route as
+// "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule by these
+// forms if they did not count as the host. So anyForm matches them in the hosts of DENY rules and the notHosts of ALLOW
+// rules.
 func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	of, ofNot := host, host
 	if d.gateway && d.lenient {
@@ -107,8 +109,9 @@ func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	return append(permissionsOf(values, nil, of), permissionsOf(nil, not, ofNot)...)
 }
 
-// supportsHTTP reports whether fields of HTTP can be matched; fields is their number. On a connection that is not HTTP,
-// an ALLOW rule with such fields matches nothing, and other rules ignore the fields.
+// supportsHTTP reports whether the traffic is HTTP, so that fields of HTTP can be matched. fields is the number of such
+// fields in the current part of the rule. If the traffic is not HTTP, an ALLOW rule with such fields matches nothing
+// (never is set), and other rules ignore the fields.
 func (d *ruleBuilder) supportsHTTP(fields int) bool {
 	if d.http || fields == 0 {
 		return d.http

@@ -9,10 +9,11 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// ownDomain is the trust domain by which policies name the mesh's own trust domain, whatever its name.
+// ownDomain is the trust domain that means the mesh's own trust domain in policies, whatever that domain is called.
 const ownDomain = "cluster.local"
 
-// principal matches the identities of a principal of a policy (without "spiffe://") and of its aliases.
+// principal matches the identities that a policy's principal means in the mesh's trust domains. v is without
+// "spiffe://".
 func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for _, one := range aliases(d.domains, v) {
@@ -21,10 +22,10 @@ func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
-// aliases returns the principals that a principal of a policy means. If its trust domain is one of the mesh's, or a
-// pattern of one, they are its path in each of the mesh's domains; a pattern "*x" stays for the domains that it
-// matches. Principals of another form than DOMAIN/ns/NAMESPACE/sa/ACCOUNT have no aliases, and neither have those of
-// any domain ("*/ns/..."), as in istiod (pilot/pkg/security/trustdomain).
+// aliases returns the principals that a policy's principal means, as in istiod (pilot/pkg/security/trustdomain). If its
+// trust domain is a domain of the mesh or a pattern of one, the result has its path in each of the mesh's domains. A
+// pattern "*x" replaces the domains that it matches. The result is the principal alone if its form is not
+// DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
 func aliases(domains []string, principal string) []string {
 	domain, path, _ := strings.Cut(principal, "/")
 	own := domain == ownDomain || slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) })
@@ -56,7 +57,7 @@ func overlap(a, b string) bool {
 	return a == b || matches(a, b) || matches(b, a)
 }
 
-// spiffe matches SPIFFE IDs by a principal, or by a pattern of principals in the notation of text.
+// spiffe matches SPIFFE IDs by a principal or a pattern of principals, in the notation of text.
 func spiffe(v string) *matcherv3.StringMatcher {
 	const scheme = "spiffe://"
 	if end, is := strings.CutPrefix(v, "*"); is && end != "" {
@@ -68,8 +69,9 @@ func spiffe(v string) *matcherv3.StringMatcher {
 	return text(v, false)
 }
 
-// trustDomain matches the identities of a trust domain: "*" is any, "*x" one that ends in x, "x*" one that begins with
-// x. A domain of the mesh means all domains of the mesh; patterns have no aliases, as in istiod.
+// trustDomain matches the identities of a trust domain. "*" stands for every domain, "*x" for those that end in x, and
+// "x*" for those that begin with x. A domain of the mesh stands for all domains of the mesh; as in istiod, a pattern
+// does not.
 func (d *ruleBuilder) trustDomain(v string) *rbacv3.Principal {
 	if !slices.Contains(d.domains, v) {
 		return fromTrustDomain(v)

@@ -43,15 +43,15 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m}}}
 }
 
-// fromNamespace matches every identity with the namespace anywhere in its path. So further segments, as trust domains
-// of other meshes may have, cannot evade a DENY policy. The expression is Istio's, so that a policy has the same
-// meaning.
+// fromNamespace matches every identity with the namespace anywhere in its path. Identities of other meshes may have
+// further path segments, and must not evade a DENY policy by them. The expression is Istio's, so that a policy keeps
+// its meaning.
 func (d *ruleBuilder) fromNamespace(v string) *rbacv3.Principal {
 	return authenticated(pattern(".*/ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, ".*") + "/.*"))
 }
 
-// account matches a service account: namespace/name, or a name in the policy's own namespace. The identity's path may
-// have further segments, as for fromNamespace.
+// account matches the identities of a service account. v is namespace/name, or a name in the policy's own namespace.
+// The path of the identity may have further segments, as for fromNamespace.
 func (d *ruleBuilder) account(v string) *rbacv3.Principal {
 	namespace, name, ok := strings.Cut(v, "/")
 	if !ok {
@@ -61,13 +61,13 @@ func (d *ruleBuilder) account(v string) *rbacv3.Principal {
 	return authenticated(pattern("spiffe://.+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
 }
 
-// header matches a request header.
+// header matches requests whose header has a value in the notation of text; "*" matches the header's presence.
 func header(name, v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatch(name, v, false)}}
 }
 
-// inlineHeader matches a request header that has the value in its comma-separated list (Istio: InlineHeaderMatcher in
-// pilot/pkg/security/authz/matcher).
+// inlineHeader matches requests whose header is a comma-separated list with a value in the notation of text (Istio:
+// InlineHeaderMatcher in pilot/pkg/security/authz/matcher).
 func inlineHeader(name, v string) *rbacv3.Principal {
 	if v == "*" {
 		return header(name, v)
@@ -97,8 +97,8 @@ func host(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":authority", v, true)}}
 }
 
-// anyForm matches the host of a request in any case, with and without a trailing dot. Text after a colon is ignored,
-// as in Envoy's choice of the virtual host.
+// anyForm matches the host of a request in any case, with or without a trailing dot. It ignores text after a colon, as
+// Envoy does when it selects the virtual host.
 func anyForm(v string) *rbacv3.Permission {
 	if strings.HasSuffix(v, "*") {
 		return host(v)
@@ -118,8 +118,8 @@ func method(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":method", v, false)}}
 }
 
-// path matches the path of a request by text, or by a template: {*} is one segment, {**} any number of them
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
+// path matches the path of a request by text or by a template. In a template, {*} stands for one segment, and {**} for
+// any number of segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func path(v string) *rbacv3.Permission {
 	if model.IsPathTemplate(v) {
 		template := strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)
@@ -137,7 +137,8 @@ func serverName(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: text(v, false)}}
 }
 
-// Range parses an IP or a CIDR to Envoy's range, without host bits. It returns false for other text.
+// Range parses an IP address or a CIDR to Envoy's address range, and clears the host bits. It returns false for any
+// other text.
 func Range(v string) (*corev3.CidrRange, bool) {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -213,7 +214,8 @@ func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (o
 	return out
 }
 
-// orPrincipals matches any of some principals, which may be sets of alternatives themselves.
+// orPrincipals returns a principal that matches if one of the principals matches. It flattens principals that are
+// alternatives themselves.
 func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
 	if len(of) == 1 {
 		return of[0]
@@ -240,7 +242,7 @@ func andPrincipals(all []*rbacv3.Principal) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: all}}}
 }
 
-// orPermissions matches any of some permissions.
+// orPermissions returns a permission that matches if one of the permissions matches.
 func orPermissions(all []*rbacv3.Permission) *rbacv3.Permission {
 	if len(all) == 1 {
 		return all[0]

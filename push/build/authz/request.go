@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// tokenClaim reports whether a key of `when` is about the token of a request. path leads to the claim, from the
-// outermost to the innermost name. It is nil for request.auth.principal, which combines the claims iss and sub.
+// tokenClaim reports whether a key of `when` names a claim of the request's token. path is the path to the claim, from
+// the outermost to the innermost name. It is nil for request.auth.principal, which combines the claims iss and sub.
 func tokenClaim(key string) (path []string, is bool) {
 	switch key {
 	case "request.auth.principal":
@@ -27,8 +27,8 @@ func tokenClaim(key string) (path []string, is bool) {
 	return model.ClaimPath(key)
 }
 
-// tokenCondition builds a condition on the verified token of a request: principals that together match one of values
-// and none of not. The filter jwt_authn has verified the token. A nil path stands for request.auth.principal.
+// tokenCondition returns principals that together require one of values and exclude not, in a claim of the token that
+// the filter jwt_authn has verified. A nil path stands for request.auth.principal.
 func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
@@ -81,8 +81,8 @@ func claim(path, values []string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
 }
 
-// Claim matches a claim of the verified token. path leads from the outermost to the innermost name. value must match
-// the claim, or one of its elements if it is a list.
+// Claim returns a matcher of a claim of the verified token. path has the claim's names, from the outermost to the
+// innermost. The matcher holds if value matches the claim, or an element of the claim if the claim is a list.
 func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
 }

@@ -13,38 +13,39 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Set holds the rules of all policies of a workload, by Istio's semantics
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/). They are evaluated in this order. A
-// request that a CUSTOM policy matches needs the permission of its provider. A request that an AUDIT policy matches is
-// marked. A request that a DENY policy matches is refused. If there is an ALLOW policy, a request that no ALLOW policy
-// matches is refused. On a connection that is not HTTP, fields of HTTP match nothing in an ALLOW policy and everything
-// in another.
+// Set holds the RBAC rules of all policies of a workload. Envoy evaluates them in this order, by Istio's semantics
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/):
+//
+//  1. A request that a CUSTOM policy matches needs the permission of the policy's provider.
+//  2. A request that an AUDIT policy matches is marked.
+//  3. A request that a DENY policy matches is refused.
+//  4. If there is an ALLOW policy, a request that no ALLOW policy matches is refused.
 type Set struct {
 	Custom             []Custom // sorted by provider
 	Audit, Deny, Allow *Filter  // nil: no policy of this action
 }
 
-// Filter holds the rules of one RBAC filter. Rules are enforced. Shadow has the rules of dry runs, which are only
-// counted. At least one of them is not nil.
+// Filter holds the rules of one RBAC filter. Rules are enforced. Shadow holds the rules of policies in dry runs, whose
+// matches Envoy only counts. At least one of the two fields is not nil.
 type Filter struct{ Rules, Shadow *rbacv3.RBAC }
 
-// Custom holds the rules of all CUSTOM policies with one provider. A request that one of them matches needs the
-// permission of the provider.
+// Custom holds the rules of all CUSTOM policies that name one provider. A request that one of the rules matches needs
+// the permission of the provider.
 type Custom struct {
 	Provider string
 	Rules    *rbacv3.RBAC
 }
 
-// CustomPrefix returns the prefix of the names of a provider's rules in Custom.Rules.
+// CustomPrefix returns the prefix that all rule names in a provider's Custom.Rules have.
 func CustomPrefix(provider string) string { return "istio-ext-authz-" + provider + "-" }
 
-// actions maps Istio's actions to Envoy's, and dryRuns those of dry runs.
+// actions maps Istio's actions to Envoy's; dryRuns maps the actions of policies in dry runs.
 var (
 	actions = map[securityv1.AuthorizationPolicy_Action]rbacv3.RBAC_Action{
 		securityv1.AuthorizationPolicy_ALLOW:  rbacv3.RBAC_ALLOW,
 		securityv1.AuthorizationPolicy_DENY:   rbacv3.RBAC_DENY,
 		securityv1.AuthorizationPolicy_AUDIT:  rbacv3.RBAC_LOG,
-		securityv1.AuthorizationPolicy_CUSTOM: rbacv3.RBAC_DENY, // as shadow rules, which refuse nothing
+		securityv1.AuthorizationPolicy_CUSTOM: rbacv3.RBAC_DENY, // used as shadow rules, which refuse nothing
 	}
 	dryRuns = map[model.DryRun]rbacv3.RBAC_Action{
 		model.DryRun_DRY_RUN_ALLOW: rbacv3.RBAC_ALLOW,
@@ -53,18 +54,20 @@ var (
 	}
 )
 
-// Traffic is the kind of traffic that rules decide about.
+// Traffic is the kind of traffic to which rules are applied.
 type Traffic uint8
 
 // The kinds of traffic.
 const (
-	Connections     Traffic = iota // that are not HTTP
-	Requests                       // at a workload
-	GatewayRequests                // at a gateway, where the host decides the route
+	Connections     Traffic = iota // connections of other protocols than HTTP
+	Requests                       // HTTP requests at a workload
+	GatewayRequests                // HTTP requests at a gateway, where the host decides the route
 )
 
-// Build builds the rules of policies for a kind of traffic. Only the trust domains of mesh are read. Policies with an
-// unknown action are ignored.
+// Build returns the rules of policies for a kind of traffic; the result is never nil. Of mesh it reads the trust domain
+// and its aliases. It leaves out policies with an unknown action, policies without rules whose action is not ALLOW, and
+// rules that can match nothing. For Connections, an ALLOW rule with fields of HTTP matches nothing, and rules of other
+// actions ignore such fields.
 func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	s, domains := &Set{}, identity.TrustDomains(mesh)
 	for _, p := range policies {
@@ -92,7 +95,7 @@ func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	return s
 }
 
-// Rules returns the enforced rules that refuse requests: of DENY and of ALLOW policies; nil without such policies.
+// Rules returns the enforced rules of the DENY policies and of the ALLOW policies; nil without such policies.
 func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	if s.Deny != nil {
 		deny = s.Deny.Rules
@@ -103,8 +106,8 @@ func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	return deny, allow
 }
 
-// rulesFor returns the RBAC rules to which the rules of a policy belong. It returns nil if the policy has no effect: it
-// has no rules and is not ALLOW, or its action is of a newer version.
+// rulesFor returns the RBAC rules of s to which a policy's rules must be added; it creates them if they are missing. It
+// returns nil if the policy has no effect: its action is unknown, or it has no rules and is not ALLOW.
 func (s *Set) rulesFor(p *model.Policy, m *securityv1.AuthorizationPolicy) *rbacv3.RBAC {
 	action, known := actions[m.GetAction()]
 	dry, isDry := dryRuns[p.Spec.GetDryRun()]
@@ -132,7 +135,7 @@ func (s *Set) rulesFor(p *model.Policy, m *securityv1.AuthorizationPolicy) *rbac
 	return *rules
 }
 
-// customRules returns the rules of a provider, which it adds to s if they are missing.
+// customRules returns the rules of a provider in s; it creates them if they are missing.
 func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	for _, c := range s.Custom {
 		if c.Provider == provider {
@@ -144,8 +147,8 @@ func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	return rules
 }
 
-// Refused returns rules that refuse every request that the rules of c match, for a provider that cannot be reached or
-// used.
+// Refused returns RBAC rules that refuse the requests that c's rules match. They replace c's rules if the provider
+// cannot be used.
 func (c Custom) Refused() *rbacv3.RBAC {
 	refused := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for name, rule := range c.Rules.GetPolicies() {

@@ -1,5 +1,5 @@
-// Package bootstrap builds the changes that EnvoyFilters (applyTo BOOTSTRAP) make to the bootstrap of a proxy's Envoy,
-// for the agent that writes it.
+// Package bootstrap builds the changes that EnvoyFilters (applyTo BOOTSTRAP) make to the bootstrap of a proxy's Envoy.
+// The proxy's agent applies them to the bootstrap that it writes.
 //
 // Owns: nothing.  Reads: its Spec and nothing else.  Never: a whole bootstrap, which only the agent has.
 package bootstrap
@@ -21,14 +21,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Patches is the input of the changes of a proxy's bootstrap: its patches for which patch.MergesBootstrap is true, in
-// order of application.
+// Patches is the input of the changes of a proxy's bootstrap.
 type Patches struct {
-	List intern.List[model.Patch]
+	List intern.List[model.Patch] // patches for which patch.MergesBootstrap is true, in order of application
 }
 
-// Build encodes the changes as one resource, agentapi.BootstrapName. A patch that does not decode is left out;
-// patch.Problem reports it. The error names the EnvoyFilter whose value does not marshal.
+// Build encodes the changes as one resource with the name agentapi.BootstrapName. A patch that does not decode is left
+// out; patch.Problem reports it. It fails if a value does not marshal; the error then names the EnvoyFilter.
 func (p Patches) Build() (*xds.Resource, error) {
 	var all []agentapi.BootstrapPatch
 	for _, one := range p.List.All() {
@@ -54,9 +53,9 @@ func (p Patches) Build() (*xds.Resource, error) {
 	return xds.EncodeAny(agentapi.BootstrapName, body)
 }
 
-// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge. That is the JSON of the stated
-// fields, with null for the other members of each oneof that has a stated member. So the agent merges it like protobuf
-// without the types.
+// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge: the JSON of the stated fields. For
+// each oneof with a stated member, the other members are null. So the agent can merge the JSON as protobuf would,
+// without the message types.
 func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
 	if err != nil {
@@ -70,8 +69,9 @@ func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	return out, nil
 }
 
-// clearOthers adds the nulls to the JSON of a message and of the messages inside that are merged by field. Lists are
-// appended, and map entries and messages of google.protobuf (Any, Struct, durations) replaced, so they have no nulls.
+// clearOthers adds null for the other members of oneofs to into, the JSON of a message m, and to the messages inside
+// that are merged field by field. Messages in lists and maps, and messages of google.protobuf (Any, Struct, durations),
+// are not merged field by field, so they need no nulls.
 func clearOthers(m protoreflect.Message, into map[string]any) {
 	oneofs := m.Descriptor().Oneofs()
 	for i := range oneofs.Len() {

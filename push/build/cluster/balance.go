@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// setOutlierDetection sets passive health checking. Success rates are never enforced. An error count of 0 switches its
-// check off.
+// setOutlierDetection sets passive health checking. Success rates are never enforced. A count of 0 errors switches the
+// check of that count off.
 func (d *builder) setOutlierDetection(p traffic.Policy) {
 	o := p.Outlier
 	if o == nil {
@@ -84,13 +84,13 @@ func (d *builder) setErrorCodes(codes []uint32) {
 	switch len(any) {
 	case 0:
 		return
-	case 1: // a set has two at least
+	case 1: // Envoy requires at least two elements in a set
 		match = any[0]
 	}
 	d.httpOptions().OutlierDetection = &upstreamsv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: match}
 }
 
-// setLoadBalancer sets the load balancer. ORIGINAL_DST clusters ignore the rule: they do not balance.
+// setLoadBalancer sets the load balancer. ORIGINAL_DST clusters do not balance, so the setting does not apply to them.
 func (d *builder) setLoadBalancer(p traffic.Policy) {
 	lb := p.Balancer
 	if d.GetType() == clusterv3.Cluster_ORIGINAL_DST {
@@ -117,18 +117,18 @@ func (d *builder) setLoadBalancer(p traffic.Policy) {
 	}
 }
 
-// The largest hash tables that Envoy accepts. Its validators do not check them: it refuses or crashes on larger ones
-// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
+// These are the sizes of the largest hash tables that Envoy supports. Its validators do not check them; it refuses
+// larger tables or crashes (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto).
 const (
-	maxTable = 5000011 // of Maglev; and a prime
-	maxRing  = 8388608 // of the ring hash
+	maxTable = 5000011 // size of a Maglev table; must be a prime
+	maxRing  = 8388608 // size of a ring
 )
 
-// slowStartKey is the runtime key of the aggression, which Envoy requires. It is Istio's; no runtime sets this key.
+// slowStartKey is the runtime key of the aggression, which Envoy requires (Istio's). No runtime sets it.
 const slowStartKey = "("
 
-// slowStart encodes the warm-up of new endpoints; nil if the rule sets no warm-up. Istio's defaults are a linear growth
-// from a tenth of the traffic.
+// slowStart encodes the warm-up of new endpoints. It returns nil if the rule sets no warm-up. By Istio's defaults the
+// traffic grows linearly from 10 %.
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
 	if w == nil {
@@ -155,8 +155,8 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 }
 
-// setConsistentHash sets a consistent-hash balancer. The routes hold the key to hash. at is the place of the balancer's
-// settings, for problems.
+// setConsistentHash sets a consistent-hash balancer. The key to hash is part of the routes. at is the object and field
+// of the balancer's settings, for problems.
 func (d *builder) setConsistentHash(h *networkingv1.LoadBalancerSettings_ConsistentHashLB, at model.Place) {
 	if m := h.GetMaglev(); m != nil {
 		d.LbPolicy = clusterv3.Cluster_MAGLEV

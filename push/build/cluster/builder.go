@@ -23,10 +23,11 @@ import (
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// statDelimiter ends the names of statistics, for the tag expressions of Istio's bootstrap (Istio 1.24 and later).
+// statDelimiter ends the names of statistics. The tag expressions of Istio's bootstrap require it (Istio 1.24 and
+// later).
 const statDelimiter = ";"
 
-// builder holds a cluster that is being built, with its problems.
+// builder holds a cluster that is being built.
 type builder struct {
 	*clusterv3.Cluster
 	http     *upstreamv3.HttpProtocolOptions // nil: no HTTP option is set
@@ -34,7 +35,7 @@ type builder struct {
 	problems []error // settings and patches that the cluster leaves out
 }
 
-// newBuilder returns a builder with the fields that all clusters have.
+// newBuilder returns a builder whose cluster has the fields that all clusters have.
 func newBuilder(
 	name string, kind clusterv3.Cluster_DiscoveryType, connection traffic.Connection, mesh *model.Mesh,
 ) *builder {
@@ -50,13 +51,13 @@ func newBuilder(
 	return d
 }
 
-// report adds a problem: a setting that the cluster leaves out, or that closes it.
+// report adds a problem about the setting at an object's field, which the cluster leaves out or which closes it.
 func (d *builder) report(code problem.Code, at model.Place, format string, args ...any) {
 	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code,
 		Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
 }
 
-// notNegative reports whether a duration is set, valid, and zero or more.
+// notNegative reports whether a duration is set, valid and at least zero.
 func notNegative(t *durationpb.Duration) bool {
 	return t != nil && t.IsValid() && t.Seconds >= 0 && t.Nanos >= 0
 }
@@ -80,7 +81,7 @@ func (d *builder) setServiceMetadata(host string, service *model.Service) {
 	}})
 }
 
-// httpOptions returns the cluster's HTTP options, for changes.
+// httpOptions returns the cluster's HTTP options, which the caller may change.
 func (d *builder) httpOptions() *upstreamv3.HttpProtocolOptions {
 	if d.http == nil {
 		d.http = &upstreamv3.HttpProtocolOptions{}
@@ -88,7 +89,7 @@ func (d *builder) httpOptions() *upstreamv3.HttpProtocolOptions {
 	return d.http
 }
 
-// useHTTP2 makes the cluster use HTTP/2 alone.
+// useHTTP2 makes the cluster use only HTTP/2.
 func (d *builder) useHTTP2() {
 	d.httpOptions().UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -123,14 +124,14 @@ func (d *builder) keepHeaderCase() {
 	}
 }
 
-// http2 returns the HTTP/2 options of a cluster that uses HTTP/2 alone; nil for others.
+// http2 returns the HTTP/2 options of a cluster that uses only HTTP/2, or nil for other clusters.
 func (d *builder) http2() *corev3.Http2ProtocolOptions {
 	return d.http.GetExplicitHttpConfig().GetHttp2ProtocolOptions()
 }
 
-// removeEndpoints makes the cluster one without endpoints: requests are answered with 503 (UH), connections are closed.
-// It is used if a setting requires security that this version does not support: without the setting the traffic would
-// be in the clear.
+// removeEndpoints removes the endpoints of the cluster, so that requests get status 503 (UH) and connections are
+// closed. It is used if there are no endpoints, and if a setting requires security that is not supported. In that case
+// the traffic would otherwise be unencrypted.
 func (d *builder) removeEndpoints() {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
@@ -139,9 +140,9 @@ func (d *builder) removeEndpoints() {
 	d.DnsFailureRefreshRate, d.TypedDnsResolverConfig = nil, nil
 }
 
-// patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not apply, or
-// whose result Envoy would refuse, is skipped and becomes a problem. The error is a constraint of Envoy's API that the
-// cluster violates before any patch.
+// patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not decode, or
+// whose result Envoy would refuse, is skipped and reported. The error names the constraint of Envoy's API that the
+// cluster violates without patches.
 func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
 	err := patch.Check(d.Cluster)
 	if err == nil {
@@ -156,9 +157,9 @@ func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
 	return encode(c.Name, c, referencesOf(c))
 }
 
-// packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. They are validated before: to
-// decode them again for the validation cost a third of the time of a cluster. The error is the constraint of Envoy's
-// API that they violate.
+// packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. It validates them before it
+// encodes them; decoding them for the validation would add a third to the time of building a cluster. The error names
+// the constraint of Envoy's API that they violate.
 func (d *builder) packHTTP() error {
 	if d.http == nil {
 		return nil
@@ -179,5 +180,5 @@ func (d *builder) packHTTP() error {
 	return nil
 }
 
-// percent returns p, limited to 0 to 100, as Envoy's percentage.
+// percent returns Envoy's percentage for p, which it limits to 0 to 100.
 func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

@@ -30,5 +30,5 @@ func (s Static) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the one patch that adds the cluster.
+// Effective returns the patch that adds the cluster.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }

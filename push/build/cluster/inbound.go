@@ -16,18 +16,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// never is the cleanup interval of inbound ORIGINAL_DST clusters: their one host never disappears.
+// never is the cleanup interval of inbound ORIGINAL_DST clusters. Their host, the workload, never disappears.
 const never = 292 * 365 * 24 * time.Hour
 
-// Build encodes the cluster. The error names the cluster, and the Target that is not an address or the constraint of
-// Envoy's API that it violates before any patch.
+// Build encodes the cluster. It fails if Target is not an address, or if the cluster without patches violates a
+// constraint of Envoy's API. The error names the cluster.
 func (s Inbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems lists the settings and patches that Build leaves out, each a model.Problem or a patch.Left, and last the
-// error of Build, if any.
+// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
+// element is the error of Build, if any.
 func (s Inbound) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -36,6 +36,7 @@ func (s Inbound) Problems() []error {
 	return problems
 }
 
+// build returns the resource, the problems without the error of Build, and the error of Build.
 func (s Inbound) build() (*xds.Resource, []error, error) {
 	name := xds.InboundCluster(s.Port)
 	kind := clusterv3.Cluster_ORIGINAL_DST
@@ -68,9 +69,9 @@ func (s Inbound) build() (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// setEndpoints sets the target, or the original destination without one. The source address excludes the connection
-// from redirection, so that it does not return to the proxy. Connections to 127.0.0.1 and to Unix sockets are never
-// redirected. The error is a Target that is not "ip:port" or "unix://path".
+// setEndpoints sets the target as the endpoint; without a target it keeps the original destination. It also binds a
+// source address, by which the connection is not redirected back to the proxy. Connections to 127.0.0.1, ::1 and Unix
+// sockets are never redirected and need no such address. It fails if Target is neither "ip:port" nor "unix://path".
 func (s Inbound) setEndpoints(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)
@@ -99,7 +100,7 @@ func (s Inbound) setEndpoints(d *builder) error {
 	return nil
 }
 
-// bindSource sets the source addresses of connections, one for each IP family.
+// bindSource sets the source addresses of connections; there is one for each IP family.
 func (d *builder) bindSource(sources ...string) {
 	at := func(source string) *corev3.SocketAddress {
 		return &corev3.SocketAddress{Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0}}
@@ -111,8 +112,8 @@ func (d *builder) bindSource(sources ...string) {
 	}
 }
 
-// servicePort returns the port of the service whose target is the workload's port, for names of statistics. It returns
-// nil if no port of the service names that target by number.
+// servicePort returns the port of the service whose numeric target is the workload's port, for names of statistics. It
+// returns nil if the service has no such port.
 func (s Inbound) servicePort() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {
 		if p.TargetNumber == s.Port {

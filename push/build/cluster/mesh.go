@@ -14,15 +14,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The ALPN protocols that a client of the mesh offers (Istio's). By them the server's proxy recognises the mesh's own
-// TLS.
+// These are the ALPN protocols that a client of the mesh offers (Istio's). The server's proxy recognises the mesh's
+// mTLS by them.
 var (
 	meshALPN   = []string{"istio-peer-exchange", "istio"}
 	meshALPNH2 = []string{"istio-peer-exchange", "istio", "h2"}
 )
 
-// matchesByTLSMode returns the transport sockets for endpoints by their metadata: the mesh's mTLS for tlsMode istio,
-// and plain text for others.
+// matchesByTLSMode returns transport sockets that are selected by the metadata of endpoints: the mesh's mTLS for
+// endpoints with tlsMode istio, and plain text for others.
 func (s Outbound) matchesByTLSMode(d *builder) []*clusterv3.Cluster_TransportSocketMatch {
 	return []*clusterv3.Cluster_TransportSocketMatch{{
 		Name:            "tlsMode-istio",
@@ -35,8 +35,9 @@ func (s Outbound) matchesByTLSMode(d *builder) []*clusterv3.Cluster_TransportSoc
 	}}
 }
 
-// meshTLS returns the TLS context of the mesh's own mTLS. It accepts the identities of the service (peers), or, if they
-// are unknown, every identity of the mesh's trust domains. rule is the TLS setting of a DestinationRule, or nil.
+// meshTLS returns the TLS context of the mesh's mTLS. The context accepts the identities of the service (peers). If
+// they are unknown, it accepts every identity of the mesh's trust domains. rule has the TLS settings of a
+// DestinationRule; it may be nil.
 func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {
@@ -55,9 +56,9 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
 }
 
-// peers returns the identities that servers of the service may have, at least one: those that a rule states, else the
-// service accounts in the trust domain and its aliases with the names of a ServiceEntry. Denied identities are removed.
-// It returns false if the identities are unknown: then every identity of the mesh is accepted.
+// peers returns the identities that servers of the service may have: the stated ones, or else those of the Accounts and
+// the names of a ServiceEntry, each in all trust domains. Denied identities are removed; if no identity is left, the
+// result is one that the CA never issues. It returns false if the identities are unknown.
 func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
 	uris = slices.Clone(stated)
@@ -77,13 +78,14 @@ func (s Outbound) peers(stated []string) (uris []string, known bool) {
 		return nil, false
 	}
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return s.denies(domains, uri) })
-	if len(uris) == 0 { // all are denied: the client accepts an identity that the CA never issues
+	if len(uris) == 0 { // without names, every identity would be accepted
 		uris = []string{"spiffe://" + domains[0] + "/ns//sa/"}
 	}
 	return uris, true
 }
 
-// denies reports whether an identity is denied, in the trust domain (domains[0]) or in one of its aliases.
+// denies reports whether an identity is denied. Denied names identities in the trust domain, domains[0]; the same path
+// in an alias of the domain is denied too.
 func (s Outbound) denies(domains []string, uri string) bool {
 	for _, denied := range s.Denied.All() {
 		path, own := strings.CutPrefix(denied, "spiffe://"+domains[0]+"/")

@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// references lists the endpoint assignment and the secrets that Envoy waits for while it warms a cluster.
+// references lists the resources for which Envoy waits while it warms a cluster.
 type references struct {
-	refs    []xds.Ref // the assignment
-	secrets []string  // names, each once
+	refs    []xds.Ref // the endpoint assignment
+	secrets []string  // names of SDS secrets, each once
 	unseen  bool      // the value of xds.Resource.WarmsUnseen
 }
 
@@ -28,8 +28,8 @@ func encode(name string, c *clusterv3.Cluster, n references) (*xds.Resource, err
 	return r, err
 }
 
-// referencesOf returns the references of a cluster with an assignment over ADS. Envoy warms other clusters without the
-// control plane, so they have no references.
+// referencesOf returns the references of a cluster whose endpoints come over ADS. Other clusters warm without the
+// control plane, so the result is empty for them.
 func referencesOf(c *clusterv3.Cluster) references {
 	if c.GetType() != clusterv3.Cluster_EDS || c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
 		return references{}
@@ -46,7 +46,7 @@ func referencesOf(c *clusterv3.Cluster) references {
 	return n
 }
 
-// tlsURL is a part of the type URL of a TLS context.
+// tlsURL is a part of the type URL of every TLS context.
 var tlsURL = []byte("envoy.extensions.transport_sockets.tls.")
 
 // addSocket adds the secrets of a transport socket.
@@ -72,7 +72,7 @@ func (n *references) addSocket(s *corev3.TransportSocket) {
 		n.addSocket(wrap.GetTransportSocket())
 		return
 	}
-	n.unseen = n.unseen || bytes.Contains(config.GetValue(), tlsURL) // TLS inside a socket that an EnvoyFilter added
+	n.unseen = n.unseen || bytes.Contains(config.GetValue(), tlsURL) // an EnvoyFilter added another socket that wraps TLS
 }
 
 // addSecret adds the name of a secret.

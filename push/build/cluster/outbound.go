@@ -22,15 +22,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the cluster. The error names the cluster, and a Port that the service does not have or the constraint
-// of Envoy's API that the cluster violates before any patch.
+// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. It fails if the service does
+// not have the Port, or if the cluster without patches violates a constraint of Envoy's API. The error names the
+// cluster.
 func (s Outbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems lists the settings and patches that Build leaves out or that close the cluster, each a model.Problem or a
-// patch.Left, and last the error of Build, if any.
+// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
+// element is the error of Build, if any.
 func (s Outbound) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -39,7 +40,7 @@ func (s Outbound) Problems() []error {
 	return problems
 }
 
-// protocol returns the protocol in which requests are forwarded. For bytes that are forwarded by SNI it is TCP.
+// protocol returns the protocol of the cluster: that of the port, or TCP if connections are forwarded by SNI.
 func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
 	if s.BySNI {
 		return model.Protocol_PROTOCOL_TCP
@@ -47,6 +48,7 @@ func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
 	return port.Protocol
 }
 
+// build returns the resource, the problems without the error of Build, and the error of Build.
 func (s Outbound) build() (*xds.Resource, []error, error) {
 	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)
 	if s.BySNI {
@@ -70,7 +72,7 @@ func (s Outbound) build() (*xds.Resource, []error, error) {
 		if !s.Plainly {
 			d.useClientProtocol()
 		}
-	default: // HTTP/1.1 and protocols beside HTTP have no options
+	default: // HTTP/1.1 and protocols other than HTTP need no options
 	}
 	if s.Upgrade {
 		d.useHTTP2()
@@ -104,7 +106,7 @@ func (s Outbound) port() *model.ServicePort {
 	return nil
 }
 
-// discoveries maps each kind of discovery to Envoy's type of cluster.
+// discoveries maps each type of discovery to Envoy's type of cluster.
 var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
 	traffic.EDS: clusterv3.Cluster_EDS, traffic.StrictDNS: clusterv3.Cluster_STRICT_DNS, traffic.LogicalDNS: clusterv3.Cluster_LOGICAL_DNS,
 	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST,
@@ -112,8 +114,8 @@ var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
 }
 
 // setLocalityBalancing sets how Envoy balances among localities of one priority: by weights, by zones, or without
-// preference. A proxy with xds.CapSelfDiscovery needs the last explicitly: by default it prefers its own zone (envoy:
-// configuration/upstream/cluster_manager/cluster_runtime, upstream.zone_routing.enabled).
+// preference. Only a proxy with xds.CapSelfDiscovery needs a setting for no preference, because it prefers its own zone
+// by default (envoy: configuration/upstream/cluster_manager/cluster_runtime, upstream.zone_routing.enabled).
 func (s Outbound) setLocalityBalancing(d *builder) {
 	zones := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{RoutingEnabled: percent(0)}
 	switch {
@@ -151,8 +153,8 @@ func (s Outbound) setEndpoints(d *builder) {
 }
 
 // useDynamicForwardProxy makes the cluster resolve the names that filters of the listeners pass to it
-// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy). If a rule states the server's
-// names, Envoy's own check, that the certificate is for the resolved name, is off.
+// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy). By default, Envoy checks that the
+// server's certificate is for the resolved name. If a rule states the server's names, that check is off.
 func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: cache}}
 	if d.http != nil { // without HTTP options Envoy sets auto_sni and auto_san_validation itself
@@ -164,7 +166,7 @@ func (d *builder) useDynamicForwardProxy(cache *forwardv3.DnsCacheConfig) {
 	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
 }
 
-// setMetadata sets the metadata of the service, its port, the subset and the DestinationRule.
+// setMetadata sets the metadata that names the service, the port, the subset and the DestinationRule.
 func (s Outbound) setMetadata(d *builder) {
 	d.setServiceMetadata(s.Host, s.Service)
 	istio := d.istioMetadata()
@@ -191,8 +193,8 @@ func (s Outbound) setMetadata(d *builder) {
 }
 
 // statName expands a pattern of MeshConfig.outboundClusterStatName or inboundClusterStatName
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is the workload's port of an
-// inbound cluster, else 0.
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig). target is the workload's port for an
+// inbound cluster, and 0 for an outbound cluster.
 func statName(pattern string, service *model.Service, host, subset string, port *model.ServicePort, target uint32) string {
 	short, qualified := host, host
 	if service.Key.Kind == model.KindService {

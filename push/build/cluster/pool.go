@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/traffic"
 )
 
-// setConnectionPool sets the limits and lifetimes of connections. A limit that is not set is unlimited, as in Istio.
+// setConnectionPool sets the limits and lifetimes of connections. As in Istio, there is no limit where none is set.
 func (d *builder) setConnectionPool(
 	settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget,
 ) {
@@ -44,8 +44,8 @@ func (d *builder) setConnectionPool(
 	}
 }
 
-// retryBudget encodes a retry budget; nil stays nil. Istio's defaults are a fifth of the active requests, and at least
-// three.
+// retryBudget encodes a retry budget; nil stays nil. Istio's defaults permit retries for 20 % of the active requests,
+// and at least three.
 func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
 	if b == nil {
 		return nil
@@ -63,8 +63,8 @@ func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBr
 	return budget
 }
 
-// setLifetimes sets the idle timeout, the longest duration and the most requests of a connection. The idle timeout of
-// tcp applies to HTTP if http states none.
+// setLifetimes sets the idle timeout, the maximum duration and the maximum number of requests of a connection. The idle
+// timeout of tcp applies to HTTP if http states none.
 func (d *builder) setLifetimes(
 	tcp *networkingv1.ConnectionPoolSettings_TCPSettings, http *networkingv1.ConnectionPoolSettings_HTTPSettings,
 ) {
@@ -85,7 +85,7 @@ func (d *builder) setLifetimes(
 	}
 }
 
-// setKeepalive sets TCP keepalive; Envoy uses the system's settings for values of 0.
+// setKeepalive sets TCP keepalive if it is on. For a value of 0 the system's setting applies.
 func (d *builder) setKeepalive(k traffic.Keepalive) {
 	if !k.On {
 		return

@@ -20,14 +20,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster. The error
-// is a Port that the service does not have.
+// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster: it then
+// has no endpoints. The error is a model.Problem if the service does not have the Port.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems lists the settings that Build leaves out or that close the cluster, and last the error of Build, if any.
+// Problems returns a model.Problem for each setting that Build leaves out or that closes the cluster. The last element
+// is the error of Build, if any.
 func (s Proxyless) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -36,13 +37,13 @@ func (s Proxyless) Problems() []error {
 	return problems
 }
 
-// Build encodes the cluster. The error is one of xds.Encode.
+// Build encodes the cluster. The error is that of xds.Encode.
 func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	assignment := xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole}
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)
 }
 
-// proxyless returns a cluster with the endpoints of an assignment.
+// proxyless returns an EDS cluster. name is the name of the cluster, assignment that of its endpoint assignment.
 func proxyless(name, assignment string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name,
@@ -54,12 +55,13 @@ func proxyless(name, assignment string) *clusterv3.Cluster {
 	}
 }
 
-// notForGRPC returns the problem of a setting that gRPC's client does not support.
+// notForGRPC returns a warning about a setting that gRPC's client does not support.
 func notForGRPC(at model.Place, message string) error {
 	return model.Problem{Key: at.Key, Field: at.Field, Code: problem.NotSupported,
 		Severity: problem.Warning, Message: message + " (proxyless gRPC)"}
 }
 
+// build returns the resource, the problems without the error of Build, and the error of Build.
 func (s Proxyless) build() (*xds.Resource, []error, error) {
 	name, service := xds.OutboundCluster(s.Port, s.Subset, s.Host), model.Place{Key: s.Service.Key, Field: "spec.resolution"}
 	if s.port() == nil {
@@ -83,7 +85,7 @@ func (s Proxyless) build() (*xds.Resource, []error, error) {
 	case traffic.EDS:
 	}
 	d.setConnectionPool(&networkingv1.ConnectionPoolSettings{Http: &networkingv1.ConnectionPoolSettings_HTTPSettings{
-		Http2MaxRequests: p.Pool.GetHttp().GetHttp2MaxRequests()}}, nil) // unset, gRPC would limit them to 1024
+		Http2MaxRequests: p.Pool.GetHttp().GetHttp2MaxRequests()}}, nil) // without a setting, gRPC limits requests to 1024
 	d.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{
 		{MaxRequests: d.CircuitBreakers.Thresholds[0].MaxRequests}}}
 	s.setLoadBalancer(d, p)
@@ -97,15 +99,15 @@ func (s Proxyless) build() (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// closeCluster makes the cluster one without endpoints, so that calls fail at once. Without the cluster a client would
-// wait for it, and delay all routes of its route configuration.
+// closeCluster replaces the cluster by one without endpoints, so that calls fail at once, and adds a problem. If the
+// cluster were left out, a client would wait for it, and delay all routes of the route configuration.
 func (d *builder) closeCluster(why error) {
 	d.problems = append(d.problems, why)
 	d.Cluster = proxyless(d.Name, xds.BlackHole)
 }
 
-// setLoadBalancer sets the load balancer. All gRPC clients support ROUND_ROBIN and RING_HASH; other balancers of
-// Istio's rules are reported and replaced.
+// setLoadBalancer sets the load balancer. All gRPC clients support ROUND_ROBIN and RING_HASH. Other balancers are
+// reported and replaced by one of these.
 func (s Proxyless) setLoadBalancer(d *builder, p traffic.Policy) {
 	lb, at := p.Balancer, p.BalancerAt
 	if hash := lb.GetConsistentHash(); hash != nil {
@@ -132,8 +134,8 @@ func (s Proxyless) setLoadBalancer(d *builder, p traffic.Policy) {
 	}
 }
 
-// setMeshTLS sets mTLS of the mesh, with the certificate provider of the application's bootstrap (gRFC A29). A rule
-// that requires TLS which gRPC's client does not support closes the cluster.
+// setMeshTLS sets the mesh's mTLS, with the certificate provider of the application's bootstrap (gRFC A29). A rule that
+// requires unsupported TLS closes the cluster.
 func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 	switch s.TLS {
 	case traffic.Plaintext, traffic.AutoEndpoints:
@@ -150,8 +152,8 @@ func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 	}
 }
 
-// clientTLS returns the TLS context of a client. It accepts the identities of the service (peers), or, if they are
-// unknown, every identity of the mesh's trust domains.
+// clientTLS returns the TLS context of a client. The context accepts the identities of the service (peers). If they are
+// unknown, it accepts every identity of the mesh's trust domains. rule may be nil.
 func (s Proxyless) clientTLS(rule *networkingv1.ClientTLSSettings) *tlsv3.CommonTlsContext {
 	peers, known := s.peers(rule.GetSubjectAltNames())
 	var names []*matcherv3.StringMatcher

@@ -19,28 +19,30 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Settings of DNS resolution, unless the mesh sets a refresh rate; Istio's defaults.
+// These are settings of DNS resolution (Istio's defaults).
 const (
-	dnsRefresh = 60 * time.Second
+	dnsRefresh = 60 * time.Second // interval of resolution, unless the mesh sets another
 	dnsJitter  = 100 * time.Millisecond
 	dnsQueries = 100 // queries per UDP socket; a new socket may reach another DNS server behind a load balancer
 )
 
-// The limits of one resolution. A new or changed DNS cluster warms until its names are resolved or the tries are used
-// up. Envoy requests no listeners before all clusters of its start are warm. So a DNS server that drops packets delays
-// the readiness of every new proxy with the cluster: for 75 s with the defaults of Envoy's resolver, for 6 s with
-// these. wait_for_warm_on_init: false would avoid the wait, but then every change of such a cluster would leave it
-// without hosts until the name is resolved again.
+// These limits bound one resolution. A new or changed DNS cluster warms until its names are resolved or the tries are
+// used up. A starting Envoy requests listeners only after all clusters are warm. So a DNS server that drops packets
+// delays the readiness of new proxies with the cluster: by 75 s with the defaults of Envoy's resolver, by 6 s with
+// these limits. wait_for_warm_on_init: false would avoid the delay. But then every change of such a cluster would leave
+// it without hosts until the name is resolved again.
 const (
 	dnsTries   = 2
-	dnsTimeout = 2 * time.Second // of the first try; the second may last twice as long
-	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the usual
-	// interval. With the usual interval, a DNS server that is away while a proxy starts would cause 503 for a minute.
+	dnsTimeout = 2 * time.Second // limit of the first try; the second may last twice as long
+	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the interval
+	// of resolution. If every pause had that length, a DNS server that is away while a proxy starts would cause a minute
+	// of 503.
 	dnsRetry = 2 * time.Second
 )
 
-// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint: of
-// several the first by name is used, and without endpoints the cluster answers 503.
+// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint. If there
+// are several, the first by priority, locality and address is used, and the others are reported. A cluster without
+// endpoints answers 503.
 func (s Outbound) setDNS(d *builder) {
 	d.DnsLookupFamily = dnscache.Family(s.Families)
 	d.RespectDnsTtl = true
@@ -71,7 +73,7 @@ func (s Outbound) setDNS(d *builder) {
 	}
 }
 
-// resolvable reports whether an address may be in a DNS cluster: an IP or a name without wildcard.
+// resolvable reports whether an address may be in a DNS cluster: it is an IP, or a name without wildcard.
 func resolvable(address string) bool {
 	if _, err := netip.ParseAddr(address); err == nil {
 		return true

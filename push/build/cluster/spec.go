@@ -1,7 +1,7 @@
-// Package cluster builds clusters: a Spec in, an encoded Cluster out.
+// Package cluster builds clusters: it encodes a Spec as a Cluster.
 //
-// Owns: nothing.  Reads: its Specs and nothing else; a Spec is the cache key of the result in the pool, so that it
-// contains every input.  Never: the snapshot, a view, a clock.
+// Owns: nothing.  Reads: its Specs and nothing else. A Spec contains every input, because it is the cache key of the
+// result in the pool.  Never: the snapshot, a view, a clock.
 package cluster
 
 import (
@@ -16,9 +16,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MeshFields lists the fields of MeshConfig that clusters depend on. The builders of this package read them, or
-// push/traffic, which computes fields of their Specs. The mesh configuration of a Spec contains no other fields. A test
-// of push/inspect compares the list with the code.
+// MeshFields lists the fields of MeshConfig on which clusters depend. This package reads them, or push/traffic does,
+// which computes fields of Specs. The mesh configuration of a Spec contains no other fields. A test of push/inspect
+// compares the list with the code.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
@@ -38,36 +38,39 @@ type Outbound struct {
 	Policy     traffic.Ref
 	Connection traffic.Connection
 	Upgrade    bool // requests of HTTP/1.1 are forwarded as HTTP/2
-	// Plainly: requests to a port without a protocol are sent in HTTP/1.1. Otherwise they are sent in the version that the
-	// client speaks.
+	// Plainly sends requests to a port without a stated protocol in HTTP/1.1. Otherwise they are sent in the client's
+	// version of HTTP.
 	Plainly bool
-	// BySNI: the cluster of a gateway between networks, outbound_.port_.subset_.host. Such a gateway forwards mTLS of
-	// others, so the cluster has neither TLS nor a protocol of its own.
+	// BySNI states that the cluster is for a gateway between networks, and is named outbound_.port_.subset_.host. Such a
+	// gateway forwards mTLS connections of other proxies, so the cluster has neither TLS nor HTTP options.
 	BySNI     bool
 	Discovery traffic.Discovery
 	TLS       traffic.TLS
-	// Secrets: the proxy requests the Secrets and the ConfigMap that the TLS of Policy names. Otherwise it reads files.
+	// Secrets states that the proxy may request the Secrets and the ConfigMap that the TLS settings of Policy name.
+	// Otherwise the proxy reads files.
 	Secrets bool
 	// Members are the endpoints of DNS services, which are part of the cluster. It is empty for other discoveries.
 	Members intern.List[model.Member]
-	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its inputs of the proxy are
-	// set for DNS services alone.
+	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its fields about the proxy
+	// are set only for DNS services.
 	endpoint.Balance
-	Mesh    *model.Mesh              // never nil
-	Caps    xds.Caps                 // of the proxy
-	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
-	// Accounts are the service accounts behind the service, "namespace/name", sorted: the peers of the mesh's mTLS.
+	Mesh    *model.Mesh              // not nil
+	Caps    xds.Caps                 // capabilities of the proxy
+	Patches intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
+	// Accounts are the service accounts of the service's endpoints, "namespace/name", sorted. With the mesh's mTLS, the
+	// proxy accepts their identities.
 	Accounts intern.List[string]
-	// Denied are the SPIFFE IDs among the peers that are never accepted, sorted.
+	// Denied are SPIFFE IDs that the proxy does not accept from the service's endpoints, sorted.
 	Denied intern.List[string]
-	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off; empty: there are no such
-	// endpoints, or a rule states the TLS mode. Its only purpose is that a changed mode changes the cluster: Envoy would
-	// otherwise keep plain-text connections to endpoints that require mTLS now (measured).
+	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. It is empty if there are no
+	// such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so that a changed
+	// mode changes the cluster. Otherwise Envoy keeps plain-text connections to endpoints that now require mTLS
+	// (measured).
 	MTLSDisabled string
 	// Plain and AllPlain state the Members without mTLS, as in endpoint.Spec.
 	Plain    intern.List[model.Member]
 	AllPlain bool
-	// Families are the IP families of the proxy's addresses if the proxy resolves names; else zero.
+	// Families are the IP families of the proxy's addresses if the proxy resolves names; otherwise zero.
 	Families xds.Families
 	// Horizon selects the Members that the proxy reaches through gateways.
 	Horizon endpoint.Horizon
@@ -77,50 +80,50 @@ type Outbound struct {
 
 // Inbound is the input of one cluster inbound|port||.
 type Inbound struct {
-	Port uint32 // in the name: the port that the workload listens on, or the port of a Sidecar's ingress listener
-	// Target is the address of the application: "ip:port" or "unix://path". Empty: the original destination of the
-	// connection (ORIGINAL_DST), with a source address of the proxy.
+	Port uint32 // part of the name: the port of the workload, or of a Sidecar's ingress listener
+	// Target is the address of the application: "ip:port" or "unix://path". Empty: connections go to their original
+	// destination (ORIGINAL_DST), from a source address that is not redirected to the proxy.
 	Target   string
-	Families xds.Families   // of the proxy's addresses
+	Families xds.Families   // families of the proxy's addresses
 	Service  *model.Service // for metadata; nil: no service has the port
-	Host     string         // of Service
+	Host     string         // host of Service
 	// Pool is the connection pool that applies; nil: none is set.
 	Pool *networkingv1.ConnectionPoolSettings
-	// PoolAt is the place of Pool, for problems: the Sidecar, a rule of the service, or the mesh configuration.
+	// PoolAt is the object and field of Pool, for problems: the Sidecar, a rule of the service, or the mesh configuration.
 	PoolAt     model.Place
-	Connection traffic.Connection // of Pool and the mesh
-	HTTP2      bool
-	Auto       bool // the protocol is unknown: the HTTP version of the client is used. HTTP2 has priority.
+	Connection traffic.Connection // computed from Pool and the mesh
+	HTTP2      bool               // requests are sent in HTTP/2
+	Auto       bool               // requests are sent in the client's version of HTTP, unless HTTP2 is set
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
 	Mesh       *model.Mesh
-	Patches    intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
+	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
 }
 
 // Static is the input of a cluster with a fixed name. Every sidecar has xds.BlackHole, xds.Passthrough and
 // xds.InboundPassthrough. xds.AllowAnyDynamic is for unknown hosts whose names the proxy resolves.
 type Static struct {
 	Name     string
-	Families xds.Families // of the proxy's addresses
-	// Connection holds the settings of the mesh and of its default connection pool, without the pool for xds.BlackHole.
+	Families xds.Families // families of the proxy's addresses
+	// Connection holds the settings of the mesh, including its default connection pool except for xds.BlackHole.
 	Connection traffic.Connection
 	HeaderCase bool // preserves the case of HTTP/1 header names
 	Mesh       *model.Mesh
-	Patches    intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
-	// Unknown holds the settings of name resolution. It and the fields below are for xds.AllowAnyDynamic alone.
+	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
+	// Unknown holds the settings of name resolution. Unknown, Policy, TLS and Caps are used only for xds.AllowAnyDynamic.
 	dnscache.Unknown
-	Policy traffic.Ref // of outboundTrafficPolicy.tls of the mesh
-	TLS    traffic.TLS // the mode of that policy
-	Caps   xds.Caps    // of the proxy
+	Policy traffic.Ref // policy of the mesh's outboundTrafficPolicy.tls
+	TLS    traffic.TLS // mode of Policy
+	Caps   xds.Caps    // capabilities of the proxy
 }
 
 // Added is the input of a cluster that an EnvoyFilter adds (CLUSTER ADD).
 type Added struct {
-	Patch model.Patch
+	Patch model.Patch // its value is the cluster
 }
 
-// Proxyless is the input of a cluster for gRPC's own xDS client (gRFC A27, A29, A32, A42). Settings that the client
-// would refuse or ignore are left out and are problems.
+// Proxyless is the input of a cluster for gRPC's own xDS client (gRFC A27, A29, A32, A42). The cluster leaves out
+// settings that the client would refuse or ignore; Problems reports them.
 type Proxyless struct{ Outbound }
 
 // ProxylessBlackHole is the input of the cluster for routes to unknown destinations. It is an EDS cluster without

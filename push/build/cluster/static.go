@@ -14,21 +14,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// passthroughIdle is the idle timeout of HTTP connections to unknown destinations, unless the mesh's default connection
-// pool sets one.
+// passthroughIdle is the idle timeout of HTTP connections to unknown destinations. The mesh's default connection pool
+// may set another one.
 const passthroughIdle = 5 * time.Minute
 
-// unknown is the service of unknown hosts, without any property.
+// unknown is an empty service, which stands for all unknown hosts.
 var unknown = &model.Service{Spec: &model.ServiceSpec{}}
 
-// Build encodes the cluster. The error names the cluster if Name is not one of the four fixed names, or if it violates
-// a constraint of Envoy's API before any patch.
+// Build encodes the cluster. It fails if Name is not one of the four fixed names, or if the cluster without patches
+// violates a constraint of Envoy's API. The error names the cluster.
 func (s Static) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems lists the settings and patches that Build leaves out, and last the error of Build, if any.
+// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
+// element is the error of Build, if any.
 func (s Static) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -37,6 +38,7 @@ func (s Static) Problems() []error {
 	return problems
 }
 
+// build returns the resource, the problems without the error of Build, and the error of Build.
 func (s Static) build() (*xds.Resource, []error, error) {
 	var d *builder
 	switch s.Name {
@@ -60,8 +62,8 @@ func (s Static) build() (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// passthroughBuilder returns a builder for passed-through traffic: the HTTP version of the client, and the mesh's
-// default connection pool.
+// passthroughBuilder returns a builder for passed-through traffic. Its cluster uses the client's version of HTTP and
+// the mesh's default connection pool.
 func (s Static) passthroughBuilder(kind clusterv3.Cluster_DiscoveryType) *builder {
 	d := newBuilder(s.Name, kind, s.Connection, s.Mesh)
 	d.useClientProtocol()
@@ -74,7 +76,7 @@ func (s Static) passthroughBuilder(kind clusterv3.Cluster_DiscoveryType) *builde
 	return d
 }
 
-// setIdleTimeout sets the idle timeout of HTTP connections unless a connection pool has set one.
+// setIdleTimeout sets the idle timeout of HTTP connections, unless a connection pool has set one.
 func (d *builder) setIdleTimeout(after time.Duration) {
 	options := d.httpOptions()
 	if options.CommonHttpProtocolOptions == nil {
@@ -85,7 +87,7 @@ func (d *builder) setIdleTimeout(after time.Duration) {
 	}
 }
 
-// Build encodes the cluster that the patch adds. The error names the EnvoyFilter, and the field of the value that does
+// Build encodes the cluster in the patch's value. The error names the EnvoyFilter, and the field of the value that does
 // not decode or that Envoy would refuse.
 func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Problem(s.Patch); err != nil {

@@ -16,10 +16,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// systemCAs is the file of the system's certificate authorities in the images of proxies (Debian, Ubuntu, distroless).
+// systemCAs is the file with the system's CAs in the images of proxies (Debian, Ubuntu, distroless).
 const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
 
-// setTransportSocket sets the transport sockets of the Spec's TLS mode; with traffic.Closed it removes the endpoints.
+// setTransportSocket sets the transport sockets for the Spec's TLS mode. For traffic.Closed it removes the endpoints.
 func (s Outbound) setTransportSocket(d *builder, p traffic.Policy) {
 	switch s.TLS {
 	case traffic.Plaintext:
@@ -43,7 +43,7 @@ func socket(name string, config proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// wrapProxyProtocol wraps the transport sockets into the PROXY protocol.
+// wrapProxyProtocol wraps the transport sockets in sockets that send the header of the PROXY protocol.
 func (d *builder) wrapProxyProtocol(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	inner := d.TransportSocket
 	if inner == nil {
@@ -66,9 +66,9 @@ func (d *builder) wrapProxyProtocol(p *networkingv1.TrafficPolicy_ProxyProtocol)
 	}
 }
 
-// upstreamTLS returns the context of TLS beside the mesh's own. With credentialName the control plane sends the
-// certificates as secrets. Otherwise they are files of the proxy: its agent reads them, also after each change, if it
-// supports that (xds.CapFileSecrets), else Envoy reads them once.
+// upstreamTLS returns the TLS context for servers outside of the mesh's mTLS. With credentialName, the control plane
+// sends the certificates as secrets. Otherwise the certificates are files of the proxy. If the proxy's agent supports
+// files (xds.CapFileSecrets), it reads them, and again after each change; otherwise Envoy reads them once.
 func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
@@ -128,8 +128,8 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
 }
 
-// credentials returns the names of the Secrets, or of the ConfigMap, that the control plane sends: the client's
-// certificate, and the authorities of servers. Both are empty for a proxy that may not request them.
+// credentials returns the names of the Secret with the client's certificate, and of the Secret or ConfigMap with the
+// CAs of servers. Both are empty for a proxy that may not request them.
 func (s Outbound) credentials(tls *networkingv1.ClientTLSSettings) (own, trust string) {
 	if !s.Secrets {
 		return "", ""
@@ -141,8 +141,8 @@ func (s Outbound) credentials(tls *networkingv1.ClientTLSSettings) (own, trust s
 	return own, trust
 }
 
-// serverValidation returns the validation of the server's certificate: revocation lists, and the names of the rule or
-// else of a ServiceEntry.
+// serverValidation returns the validation of the server's certificate: the revocation lists, and the accepted names.
+// The names are those of the rule, or else those of a ServiceEntry.
 func (s Outbound) serverValidation(tls *networkingv1.ClientTLSSettings) *tlsv3.CertificateValidationContext {
 	v := &tlsv3.CertificateValidationContext{}
 	if tls.CaCrl != "" {

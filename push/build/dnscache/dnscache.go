@@ -1,5 +1,5 @@
-// Package dnscache builds the configuration of Envoy's DNS cache. A cluster that resolves the names in requests
-// (dynamic forward proxy) and the filters before it must have the same configuration.
+// Package dnscache builds the configuration of Envoy's DNS cache for dynamic forward proxies. Such a cluster connects
+// to the name in the request; the cluster and the filter that resolves names for it must have equal configurations.
 //
 // Owns: nothing.  Reads: its arguments.  Never: a service, a snapshot.
 package dnscache
@@ -11,16 +11,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// families maps the IP families of a proxy's addresses to Envoy's families of resolved addresses. A proxy with both
-// families resolves both; Istio's control plane would resolve IPv4 alone unless ISTIO_DUAL_STACK is set.
+// families maps the IP families of a proxy's own addresses to Envoy's lookup family. A proxy with both families
+// resolves both. istiod resolves IPv4 alone for it, unless ISTIO_DUAL_STACK is set.
 var families = map[xds.Families]clusterv3.Cluster_DnsLookupFamily{
 	xds.IPv4Only: clusterv3.Cluster_V4_ONLY, xds.IPv6Only: clusterv3.Cluster_V6_ONLY, xds.BothFamilies: clusterv3.Cluster_ALL,
 }
 
-// Family returns the families of addresses to which a proxy with some families of addresses resolves a name.
+// Family returns the lookup family for a proxy. own are the IP families of the proxy's addresses.
 func Family(own xds.Families) clusterv3.Cluster_DnsLookupFamily { return families[own] }
 
-// Config returns the cache for the names that a wildcard host covers. Equal hosts share a cache within an Envoy.
+// Config returns the DNS cache for the names that a wildcard host covers. own are the IP families of the proxy's
+// addresses. The cache is named by the host, so all listeners and clusters of an Envoy share it.
 func Config(host string, own xds.Families) *forwardv3.DnsCacheConfig {
 	return &forwardv3.DnsCacheConfig{Name: host + "_dfp_dns_cache", DnsLookupFamily: Family(own)}
 }

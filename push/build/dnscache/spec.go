@@ -16,17 +16,18 @@ import (
 // Unknown holds the settings of traffic to hosts that the mesh does not know (MeshConfig.outboundTrafficPolicy). It is
 // comparable.
 type Unknown struct {
-	// ByName forwards plain HTTP to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). Otherwise it is
-	// forwarded to its original destination, or refused.
+	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). If it is not
+	// set, the request is forwarded to its original destination, or refused.
 	ByName bool
-	// Resolver is the DNS server for these names, ip:port: the proxy's agent. Empty: the DNS servers of the Pod.
+	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. If it is empty or invalid,
+	// Envoy uses the DNS servers of the Pod.
 	Resolver string
 }
 
-// protected lists the addresses to which no name of an unknown host may resolve, also as IPv4 addresses inside IPv6
-// ones. An attacker who controls a DNS name, or the host of a request, could otherwise make the proxy connect to
-// services that trust its network: Envoy's admin port and the application at loopback addresses, and the metadata
-// service of clouds, which issues credentials, at link-local or reserved addresses. This is Envoy's documented guard
+// protected lists the addresses to which an unknown host must not resolve. Their IPv4-mapped and embedded IPv6 forms
+// are listed too. Otherwise, an attacker who controls a DNS name or the host of a request could reach services that
+// trust the proxy's network. Envoy's admin port and the application are at loopback addresses. The metadata services of
+// clouds, which issue credentials, are at link-local or reserved addresses. Envoy documents this filter
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/dynamic_forward_proxy_filter,
 // resolved_address_filter).
 var protected = ranges("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
@@ -42,11 +43,12 @@ func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 	return out
 }
 
-// mostHosts is the most unknown hosts that an Envoy caches, as in istiod. Requests for further hosts are answered with
-// 503 until a cached host was not requested for five minutes (host_ttl).
+// mostHosts is the largest number of unknown hosts that an Envoy caches, as in istiod. Requests for further hosts get
+// status 503 until a cached host has not been requested for five minutes (host_ttl).
 const mostHosts = 1024
 
-// Cache returns the cache for the names of unknown hosts, which all listeners of an Envoy share.
+// Cache returns the DNS cache for unknown hosts, which all listeners of an Envoy share. families are the IP families of
+// the proxy's addresses.
 func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
 		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: protected}, MaxHosts: wrapperspb.UInt32(mostHosts)}
@@ -59,7 +61,7 @@ func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	return cache
 }
 
-// Resolver returns the configuration of a DNS resolver with settings of c-ares.
+// Resolver returns the extension configuration of Envoy's c-ares DNS resolver with the given settings.
 func Resolver(settings *caresv3.CaresDnsResolverConfig) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(settings)}
 }

@@ -16,17 +16,25 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the assignment. Without endpoints it is valid: requests to the cluster are answered with 503. The error
-// is one of xds.Encode.
+// Build encodes the assignment; see Assignment. Members whose address is invalid (IsAddress) are left out. An
+// assignment without endpoints is valid, and requests to its cluster get status 503. The error is that of xds.Encode.
 func (s Spec) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Endpoint, s.Cluster, assignment(s, IsAddress, new(encoder).lbEndpoint))
+	return s.BuildInPieces(func() {})
+}
+
+// BuildInPieces is Build that calls pause between two small pieces of the work: one host may have 100,000 endpoints.
+// The error is that of Build.
+func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
+	cla := assignment(s, IsAddress, new(encoder).lbEndpoint, &pacer{pause: pause})
+	pause()
+	return xds.Encode(xds.Endpoint, s.Cluster, cla)
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
 const maxPath = 107
 
-// IsAddress reports whether an endpoint's address is valid in EDS: an IP without a zone, or a Unix socket. One invalid
-// address makes Envoy refuse the whole assignment ("malformed IP address").
+// IsAddress reports whether Envoy accepts an address in EDS: an IP without a zone, or "unix://" and a path of 1 to 107
+// bytes. For one invalid address, Envoy refuses the whole assignment ("malformed IP address").
 func IsAddress(address string) bool {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return path != "" && len(path) <= maxPath
@@ -35,22 +43,25 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment returns the assignment of the members whose address keep accepts, or of the gateways in their place. Each
-// address and port occurs once, grouped by locality and priority. The order of the members only decides between equal
-// addresses. Weights are the stated ones, or 1; they are scaled down together if their sum exceeds Envoy's limit
-// (4294967295). Members without a valid port are left out.
+// Assignment returns the assignment of a Spec, grouped by locality and priority. It contains the members whose address
+// keep accepts, and gateways in the place of members beyond the horizon. Each address and port occurs once; of equal
+// ones the first member is used. Members without a valid port are left out. The weight of a member is its stated
+// weight, or 1. If the sum of the weights exceeds Envoy's limit (4294967295), all weights are scaled down.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
-	return assignment(s, keep, lbEndpoint)
+	return assignment(s, keep, lbEndpoint, &pacer{pause: func() {}})
 }
 
-// assignment is Assignment with a function that encodes an endpoint.
+// assignment returns the result of Assignment; encode makes each endpoint. It pauses between pieces of the work.
 func assignment(
-	s Spec, keep func(string) bool, encode func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint,
+	s Spec, keep func(string) bool, encode func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint, pace *pacer,
 ) *endpointv3.ClusterLoadAssignment {
-	plain := s.Plain.All()
-	isPlain := func(m model.Member) bool { return s.AllPlain || slices.Contains(plain, m) }
-	targets := s.Horizon.targets(s.Members.All(), isPlain)
-	slices.SortStableFunc(targets, func(a, b target) int {
+	plain := make(map[model.Member]bool, s.Plain.Len())
+	for _, m := range s.Plain.All() {
+		plain[m] = true
+		pace.step()
+	}
+	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || plain[m] }, pace)
+	targets = pace.sorted(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
 	})
@@ -61,6 +72,7 @@ func assignment(
 	seen := make(map[socketKey]bool, len(targets))
 	var total uint64
 	targets = slices.DeleteFunc(targets, func(m target) bool {
+		pace.step()
 		at := socketKey{m.Endpoint.Address, m.Port}
 		if isUnix(at.address) {
 			at.port = 0
@@ -78,7 +90,7 @@ func assignment(
 	}
 
 	cla := &endpointv3.ClusterLoadAssignment{ClusterName: s.Cluster}
-	for _, g := range dedupeGateways(s.Balance.group(targets)) {
+	for _, g := range dedupeGateways(s.Balance.group(targets, pace), pace) {
 		if g.excluded {
 			continue
 		}
@@ -90,6 +102,7 @@ func assignment(
 			w := max(1, uint32(m.weight>>shift))
 			out.LoadBalancingWeight.Value += w
 			out.LbEndpoints = append(out.LbEndpoints, encode(m.Member, w, m.mtls))
+			pace.step()
 		}
 		if g.weight > 0 {
 			out.LoadBalancingWeight.Value = g.weight
@@ -102,7 +115,7 @@ func assignment(
 // weight returns the weight of an endpoint, at least 1.
 func weight(e *model.Endpoint) uint32 { return max(1, e.Weight) }
 
-// locality parses "region/zone/sub-zone", each optional; empty is nil.
+// locality parses "region/zone/sub-zone", of which trailing parts may be missing. For "" it returns nil.
 func locality(s string) *corev3.Locality {
 	if s == "" {
 		return nil
@@ -111,7 +124,7 @@ func locality(s string) *corev3.Locality {
 	return &corev3.Locality{Region: parts[0], Zone: parts[1], SubZone: parts[2]}
 }
 
-// lbEndpoint encodes an endpoint. mtls states that it accepts mTLS of the mesh.
+// lbEndpoint returns the message of an endpoint. mtls states that the endpoint accepts the mesh's mTLS.
 func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	return &endpointv3.LbEndpoint{
@@ -122,8 +135,8 @@ func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint
 	}
 }
 
-// healths maps the health of a member to Envoy's. A member that is not ready is in an assignment if its service
-// publishes unready addresses, or if it counts towards the healthy share of a priority.
+// healths maps the health of a member to Envoy's. Members that are not ready occur if their service publishes unready
+// addresses, or if they count in the healthy share of a priority.
 var healths = map[model.Health]corev3.HealthStatus{
 	model.Health_HEALTH_READY: corev3.HealthStatus_HEALTHY, model.Health_HEALTH_NOT_READY: corev3.HealthStatus_UNHEALTHY,
 	model.Health_HEALTH_DRAINING: corev3.HealthStatus_DRAINING, model.Health_HEALTH_ENDED: corev3.HealthStatus_UNHEALTHY,
@@ -132,8 +145,8 @@ var healths = map[model.Health]corev3.HealthStatus{
 // isUnix reports whether an address is a Unix socket.
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
 
-// Address encodes the address of an endpoint: an IP or DNS name with a port, or unix:// and a path, which ignores the
-// port.
+// Address returns the message of an endpoint's address. address is an IP or DNS name, or "unix://" and a path, for
+// which port is ignored.
 func Address(address string, port uint32) *corev3.Address {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
@@ -143,8 +156,8 @@ func Address(address string, port uint32) *corev3.Address {
 	}}}
 }
 
-// metadata returns the metadata that Istio's telemetry and transport socket matches read. tlsMode has no effect on
-// clusters without transport socket matches.
+// metadata returns the metadata of an endpoint, which Istio's telemetry and the cluster's transport socket matches
+// read. mtls adds tlsMode, which has no effect in clusters without transport socket matches.
 func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	workload := strings.Join([]string{e.Workload, e.Namespace, canonicalName(e), canonicalRevision(e), e.Cluster}, ";")
 	m := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
@@ -158,13 +171,13 @@ func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	return m
 }
 
-// canonicalName and canonicalRevision return the name and revision of
-// https://istio.io/latest/docs/reference/config/metrics/ ("Canonical Service"), with the labels that Istio's injector
-// falls back to.
+// canonicalName returns the canonical service of an endpoint (https://istio.io/latest/docs/reference/config/metrics/).
+// If its label is missing, the fallbacks are those of Istio's injector.
 func canonicalName(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-name"], e.Labels["app.kubernetes.io/name"], e.Labels["app"], e.Workload)
 }
 
+// canonicalRevision returns the canonical revision of an endpoint, with the same fallbacks.
 func canonicalRevision(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-revision"], e.Labels["app.kubernetes.io/version"],
 		e.Labels["version"], "latest")

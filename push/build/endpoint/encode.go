@@ -8,12 +8,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoder makes endpoints whose bytes are already encoded. Nearly all of the 100,000 endpoints of one host differ in
-// their address alone, so the common part is encoded once. The bytes equal those of lbEndpoint, in the same order:
-// fields by number, then the oneof.
+// encoder encodes endpoints, and encodes the part that many endpoints have in common once. A host may have 100,000
+// endpoints, most of which differ only in their address. The bytes equal those of lbEndpoint, in the same order: fields
+// by number, then the oneof.
 type encoder struct {
-	common map[commonKey][]byte
-	slab   []byte
+	common map[commonKey][]byte // encoded endpoints without an address
+	slab   []byte               // allocated for the next endpoints
 }
 
 // commonKey holds all inputs of an endpoint's bytes except its address. It is comparable.
@@ -27,7 +27,8 @@ type commonKey struct {
 // slabSize is the number of bytes that are allocated at once for encoded endpoints.
 const slabSize = 64 << 10
 
-// lbEndpoint is the function lbEndpoint with bytes instead of fields.
+// lbEndpoint returns an endpoint that equals the result of the function lbEndpoint when it is encoded. The message has
+// no fields that can be read: its bytes are unknown fields.
 func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
 	if isUnix(e.Address) {
@@ -40,7 +41,7 @@ func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpoint
 		whole.HostIdentifier = nil
 		var err error
 		if rest, err = (proto.MarshalOptions{Deterministic: true}).Marshal(whole); err != nil {
-			return lbEndpoint(m, weight, mtls) // encoding it later returns the error
+			return lbEndpoint(m, weight, mtls) // the caller's encoding returns the error
 		}
 		if c.common == nil {
 			c.common = map[commonKey][]byte{}
@@ -57,17 +58,17 @@ func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpoint
 	return raw
 }
 
-// Field numbers of Envoy's messages (envoy/config/endpoint/v3/endpoint_components.proto,
+// These are field numbers of Envoy's messages (envoy/config/endpoint/v3/endpoint_components.proto,
 // envoy/config/core/v3/address.proto).
 const (
-	hostEndpoint         = 1 // of LbEndpoint
-	endpointAddress      = 1 // of Endpoint
-	addressSocketAddress = 1 // of Address
-	socketAddress        = 2 // of SocketAddress
-	socketPort           = 3
+	hostEndpoint         = 1 // LbEndpoint.endpoint
+	endpointAddress      = 1 // Endpoint.address
+	addressSocketAddress = 1 // Address.socket_address
+	socketAddress        = 2 // SocketAddress.address
+	socketPort           = 3 // SocketAddress.port_value
 )
 
-// appendHost appends the field of LbEndpoint with its address: an IP with a port.
+// appendHost appends the field LbEndpoint.endpoint with an IP address and a port.
 func appendHost(b []byte, address string, port uint32) []byte {
 	socket := protowire.SizeTag(socketAddress) + protowire.SizeBytes(len(address)) +
 		protowire.SizeTag(socketPort) + protowire.SizeVarint(uint64(port))

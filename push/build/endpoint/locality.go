@@ -15,26 +15,32 @@ type group struct {
 	locality string
 	priority uint32
 	members  []target
-	weight   uint32 // share of the locality within its priority, if the setting distributes; 0: the sum of the members
+	weight   uint32 // weight of the locality in its priority, set by distribute; 0: the sum of the members' weights
 	excluded bool   // distribute sends no traffic to the locality
 }
 
-// group groups members by locality and priority; the first priority is 0. The members must be sorted by locality, and
-// the groups of a priority are sorted by locality too.
-func (b Balance) group(members []target) []*group {
+// group groups members by locality and priority; the first priority is 0. The members must be sorted by locality. The
+// groups are sorted by priority, then by locality.
+func (b Balance) group(members []target, pace *pacer) []*group {
+	type groupKey struct {
+		locality string
+		priority uint32
+	}
 	var groups []*group
+	known := map[groupKey]*group{} // each endpoint may state a locality of its own
 	labels := b.Localities.Priority()
 	for _, m := range members {
-		g := &group{locality: m.Endpoint.Locality}
+		pace.step()
+		key := groupKey{locality: m.Endpoint.Locality}
 		if len(labels) > 0 {
-			g.priority = b.labelPriority(m.Endpoint, labels)
+			key.priority = b.labelPriority(m.Endpoint, labels)
 		}
-		i := slices.IndexFunc(groups, func(o *group) bool { return o.locality == g.locality && o.priority == g.priority })
-		if i < 0 {
-			groups = append(groups, g)
-			i = len(groups) - 1
+		g := known[key]
+		if g == nil {
+			g = &group{locality: key.locality, priority: key.priority}
+			groups, known[key] = append(groups, g), g
 		}
-		groups[i].members = append(groups[i].members, m)
+		g.members = append(g.members, m)
 	}
 	switch {
 	case b.Localities.Zones != nil:
@@ -53,7 +59,7 @@ func (b Balance) group(members []target) []*group {
 	return groups
 }
 
-// compact renumbers the priorities without gaps, as Envoy requires, and sorts the groups by priority.
+// compact renumbers the priorities without gaps, as Envoy requires. It sorts the groups by priority, then by locality.
 func compact(groups []*group) {
 	var used []uint32
 	for _, g := range groups {
@@ -70,8 +76,8 @@ func compact(groups []*group) {
 	})
 }
 
-// localityPriority returns 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region and 3 for others. If a
-// failover is set for the proxy's region, regions except its target have 4.
+// localityPriority returns the priority of a locality: 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region
+// and 3 for other regions. If a failover is set for the proxy's region, it is 4 for other regions than the target.
 func (b Balance) localityPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality), model.LocalityParts(locality)
 	same := 0
@@ -87,9 +93,9 @@ func (b Balance) localityPriority(locality string) uint32 {
 	return 3
 }
 
-// regionPriority returns the priority of a locality among regions. It is 0 for the proxy's own region, 1 for the
-// failover target of that region (any region without a failover setting), and 2 for others. If the proxy's region is
-// unknown, it is 0 for all regions
+// regionPriority returns the priority of a locality by its region: 0 for the proxy's own region and 1 for other
+// regions. If a failover is set for the proxy's region, it is 2 for other regions than the target. If the proxy's
+// region is unknown, it is 0 for all regions
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
 	own, other := model.LocalityParts(b.Locality)[0], model.LocalityParts(locality)[0]
@@ -103,11 +109,11 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority returns the number of labels from the first that differs to the last, so 0 if all are equal. The
-// network, as the first label, is a preference: endpoints of other networks come after all endpoints of the own
-// network, and the other labels order them in the same way. The change notes of Istio 1.31.0 specify this ("failover
-// routing when the network is included"); the comment of failoverPriority in istio.io/api treats all endpoints of other
-// networks alike.
+// labelPriority returns the priority of an endpoint by labels. It is 0 if all labels are equal to the proxy's.
+// Otherwise it is the number of labels from the first that differs to the last. If the first label is the network,
+// endpoints of other networks come after all endpoints of the proxy's network, and the remaining labels order both. The
+// change notes of Istio 1.31.0 specify this ("failover routing when the network is included"). The comment of
+// failoverPriority in istio.io/api differs: there all endpoints of other networks have the same priority.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	outside := 0
 	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
@@ -124,8 +130,8 @@ func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	return uint32(outside)
 }
 
-// equal reports whether an endpoint has the value of a label of failoverPriority: the stated one ("key=value"), or the
-// proxy's ("key").
+// equal reports whether an endpoint has the wanted value of a label. label is an element of failoverPriority:
+// "key=value", or "key" for the value that the proxy has.
 func (b Balance) equal(e *model.Endpoint, label string) bool {
 	key, want, stated := strings.Cut(label, "=")
 	if !stated {
@@ -145,8 +151,8 @@ func (b Balance) label(key string) string {
 	return ""
 }
 
-// distribute sets the weights of localities by the first entry of the setting for the proxy's locality. Localities that
-// the entry does not name are excluded.
+// distribute sets the weights of localities by the first element of distribute whose `from` covers the proxy's
+// locality. It excludes localities that the element does not name or gives weight 0.
 func (b Balance) distribute(groups []*group) {
 	for _, d := range b.Localities.Setting.GetDistribute() {
 		if !covers(d.GetFrom(), b.Locality) {
@@ -183,7 +189,8 @@ func (g *group) sum() (total float64) {
 	return total
 }
 
-// covers reports whether a locality of a setting covers another locality; "*" covers all parts that follow.
+// covers reports whether a pattern covers a locality. pattern is region/zone/sub-zone or a prefix of it; "*" covers all
+// remaining parts.
 func covers(pattern, locality string) bool {
 	parts := model.LocalityParts(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {

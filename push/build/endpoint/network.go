@@ -9,29 +9,31 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Gateway is an entry point of a network for traffic of other networks. It forwards TLS to the service in its SNI. It
-// is comparable.
+// Gateway is an entry point of a network for traffic of other networks. It forwards a TLS connection to the service
+// that the connection's SNI names. Gateway is comparable.
 type Gateway struct {
 	Network string
-	Cluster string // of the gateway; empty: unknown
+	Cluster string // Kubernetes cluster of the gateway; empty: unknown
 	Address string // an IP
 	Port    uint32
 }
 
-// Horizon selects the members that a proxy reaches through gateways. They are the members of other networks that have
-// gateways. With the zero Horizon the proxy reaches all members directly. It is comparable. Rules: istio,
-// pilot/pkg/xds/endpoints/ep_filters.go.
+// Horizon selects the members that a proxy reaches through gateways: the members of other networks that have gateways.
+// With the zero Horizon the proxy reaches all members directly. The rules are Istio's
+// (pilot/pkg/xds/endpoints/ep_filters.go). Horizon is comparable.
 type Horizon struct {
-	Network  string               // of the proxy; empty: unknown
-	Gateways intern.List[Gateway] // of all networks, sorted
-	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS, so members of other networks
-	// that do not use it are unreachable.
+	Network  string               // network of the proxy; empty: unknown
+	Gateways intern.List[Gateway] // gateways of all networks, sorted
+	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS. So members of other networks
+	// are left out if connections to them do not use it.
 	TLS traffic.TLS
-	// Alone: members of other networks are left out, with or without gateways.
+	// Alone leaves out all members of other networks, whether or not these networks have gateways.
 	Alone bool
 }
 
-// Beyond reports whether an endpoint is in another network, one that has gateways or whose members are left out.
+// Beyond reports whether the proxy does not reach an endpoint directly: the endpoint is in another known network, and
+// that network has gateways or Alone is set. If the network of the proxy or of the endpoint is unknown, it returns
+// false.
 func (h Horizon) Beyond(e *model.Endpoint) bool {
 	if h.Network == "" || e.Network == "" || e.Network == h.Network {
 		return false
@@ -47,27 +49,27 @@ func (h Horizon) Beyond(e *model.Endpoint) bool {
 	return false
 }
 
-// gatewaysOf returns the gateways to an endpoint: those of its network in its cluster, or else all of its network.
+// gatewaysOf returns the gateways to an endpoint: the gateways of its network that are in its cluster, or else all
+// gateways of its network.
 func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
-	near := false
+	inCluster := false
 	for _, g := range h.Gateways.All() {
 		if g.Network != e.Network {
 			continue
 		}
 		own := e.Cluster != "" && g.Cluster == e.Cluster
-		if own && !near {
-			near, out = true, nil
+		if own && !inCluster {
+			inCluster, out = true, nil
 		}
-		if own || !near {
+		if own || !inCluster {
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-// scale returns the factor by which weights are multiplied. With it each weight can be divided equally among the
-// gateways of its network. It is the least common multiple of the numbers of gateways of networks, and of clusters in
-// networks.
+// scale returns a factor for weights: a weight multiplied by it can be divided equally among the gateways of a network.
+// The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network.
 func (h Horizon) scale() uint64 {
 	type where struct{ network, cluster string }
 	count := map[where]uint64{}
@@ -78,7 +80,7 @@ func (h Horizon) scale() uint64 {
 	out := uint64(1)
 	for _, n := range count {
 		if out = lcm(out, n); out > math.MaxUint32 {
-			return math.MaxUint32 // the shares of gateways differ slightly then
+			return math.MaxUint32 // the shares of gateways may then differ slightly
 		}
 	}
 	return out
@@ -93,7 +95,7 @@ func lcm(a, b uint64) uint64 {
 	return a / x * b
 }
 
-// target is an entry of an assignment: a member, or a gateway in the place of several members.
+// target is an endpoint of an assignment: a member, or a gateway that replaces several members.
 type target struct {
 	model.Member
 	weight  uint64
@@ -101,11 +103,11 @@ type target struct {
 	gateway bool
 }
 
-// targets returns the entries of an assignment for members. The function plain reports the members that do not accept
-// mTLS, whatever their labels state. Members beyond the horizon are replaced by their networks' gateways, one entry per
-// gateway and locality, whose weight is the sum of its shares. Weights are scaled only in assignments with such
-// members, so that other assignments do not change when gateways do.
-func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) (out []target) {
+// targets returns the endpoints of an assignment for members. plain reports whether a member accepts no mTLS; it
+// overrides the member's labels. The gateways of a network replace its members beyond the horizon. There is one target
+// for each gateway and locality, whose weight is the sum of the gateway's shares of the members' weights. Weights are
+// scaled only if a gateway replaces a member, so that other assignments do not change with the number of gateways.
+func (h Horizon) targets(members []model.Member, plain func(model.Member) bool, pace *pacer) (out []target) {
 	type gatewayKey struct {
 		locality string
 		gateway  Gateway
@@ -113,12 +115,13 @@ func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) 
 	entries := map[gatewayKey]int{}
 	scale, scaled := h.scale(), false
 	for _, m := range members {
+		pace.step()
 		t := target{Member: m, weight: uint64(weight(m.Endpoint)), mtls: m.Endpoint.Mtls && !plain(m)}
 		if !h.Beyond(m.Endpoint) {
 			out = append(out, t)
 			continue
 		}
-		if h.Alone || !h.usesMTLS(t) || m.Endpoint.Health == model.Health_HEALTH_NOT_READY { // a gateway has no health per member
+		if h.Alone || !h.usesMTLS(t) || m.Endpoint.Health == model.Health_HEALTH_NOT_READY { // a gateway's health cannot express a member's
 			continue
 		}
 		scaled = true
@@ -157,10 +160,10 @@ func (h Horizon) usesMTLS(t target) bool {
 	return false
 }
 
-// dedupeGateways leaves each gateway in one group, the first by priority. Envoy uses an address only once
-// (source/extensions/clusters/eds/eds.cc, all_new_hosts), and would lose the weight of the others. Within one priority
-// the first entry has the sum of the weights. Groups without members are removed.
-func dedupeGateways(groups []*group) []*group {
+// dedupeGateways removes repeated targets of a gateway, and keeps the one in the first group by priority. Envoy uses an
+// address only once (source/extensions/clusters/eds/eds.cc, all_new_hosts). The kept target receives the weights of
+// removed targets of the same priority. Groups without members are removed.
+func dedupeGateways(groups []*group, pace *pacer) []*group {
 	type socketKey struct {
 		address string
 		port    uint32
@@ -176,6 +179,7 @@ func dedupeGateways(groups []*group) []*group {
 		}
 		kept, into := g.members[:0], (*group)(nil)
 		for _, m := range g.members {
+			pace.step()
 			at := socketKey{m.Endpoint.Address, m.Port}
 			f, again := seen[at]
 			switch {
@@ -191,7 +195,7 @@ func dedupeGateways(groups []*group) []*group {
 			}
 			kept = append(kept, m)
 		}
-		if g.members = kept; len(kept) == 0 && into != nil && into.weight > 0 { // the setting distributes by locality
+		if g.members = kept; len(kept) == 0 && into != nil && into.weight > 0 { // weights of localities are set by distribute
 			into.weight += g.weight
 		}
 	}

@@ -8,15 +8,20 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the assignment. The error is one of xds.Encode.
-func (s Proxyless) Build() (*xds.Resource, error) {
-	cla := Assignment(s.Spec, isIP)
+// Build encodes the assignment. Members whose address is not an IP are left out. The error is that of xds.Encode.
+func (s Proxyless) Build() (*xds.Resource, error) { return s.BuildInPieces(func() {}) }
+
+// BuildInPieces is Build that calls pause between two small pieces of the work. The error is that of Build.
+func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
+	pace := &pacer{pause: pause}
+	cla := assignment(s.Spec, isIP, lbEndpoint, pace)
 	for _, group := range cla.Endpoints {
 		if group.Locality == nil {
 			group.Locality = &corev3.Locality{}
 		}
 		for _, e := range group.LbEndpoints {
 			e.Metadata = nil
+			pace.step()
 		}
 	}
 	return xds.Encode(xds.Endpoint, s.Cluster, cla)

@@ -1,4 +1,4 @@
-// Package endpoint builds endpoint assignments: a Spec in, an encoded ClusterLoadAssignment out.
+// Package endpoint builds endpoint assignments: it encodes a Spec as a ClusterLoadAssignment.
 //
 // Owns: nothing.  Reads: its Spec and nothing else.  Never: the snapshot, a view, a clock.
 package endpoint
@@ -11,12 +11,12 @@ import (
 
 // Spec is the input of one ClusterLoadAssignment.
 type Spec struct {
-	Cluster string // its name: outbound|port|subset|host
+	Cluster string // name of the assignment: outbound|port|subset|host
 	// Members are the endpoints that the cluster selects (port, subset, readiness), each once.
 	Members intern.List[model.Member]
-	// Plain are the Members that do not accept mTLS because of a PeerAuthentication, whatever their labels state.
+	// Plain are the Members that accept no mTLS because of a PeerAuthentication. It overrides their labels.
 	Plain intern.List[model.Member]
-	// AllPlain states that no member is marked as accepting mTLS, because the cluster does not read the mark.
+	// AllPlain leaves out the metadata that marks members with mTLS, because the cluster does not read it.
 	AllPlain bool
 	// Horizon selects the Members that the proxy reaches through gateways.
 	Horizon Horizon
@@ -24,21 +24,22 @@ type Spec struct {
 	Balance
 }
 
-// Decision returns the Spec itself, also for a Spec that is embedded in another form of the assignment.
+// Decision returns the Spec. Other forms of the assignment, which embed a Spec, inherit the method.
 func (s Spec) Decision() Spec { return s }
 
-// Balance holds the settings and the inputs of the proxy that decide the priorities and weights of localities. With the
-// zero Balance all localities are equal. It is comparable. Rules:
-// https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
+// Balance holds the inputs that decide the priorities and weights of localities, by the rules of
+// https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting. With the zero
+// Balance all localities are equal. It is comparable.
 type Balance struct {
-	// Localities is the setting that applies to the cluster.
+	// Localities holds the settings that apply to the cluster.
 	Localities traffic.Localities
 	// Locality is the proxy's region/zone/sub-zone; empty: unknown.
 	Locality string
-	// Labels are the proxy's labels with keys of failoverPriority, as "key=value".
+	// Labels are the proxy's labels whose keys failoverPriority names, as "key=value".
 	Labels intern.List[string]
 }
 
-// Proxyless is the input of an assignment for gRPC's own xDS client (gRFC A27). Each locality has a name, which may be
-// empty. Addresses are IPs. Endpoints have no metadata, which the client ignores.
+// Proxyless is the input of an assignment for gRPC's own xDS client (gRFC A27). The client requires a Locality message
+// for each group of endpoints and supports only IP addresses. It ignores metadata of endpoints, so the assignment has
+// none.
 type Proxyless struct{ Spec }

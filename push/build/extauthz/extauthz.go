@@ -1,5 +1,6 @@
-// Package extauthz builds Envoy's ext_authz filters from providers of external authorization (MeshConfig
-// extensionProviders envoyExtAuthzHttp and envoyExtAuthzGrpc). They authorise the requests that CUSTOM policies match.
+// Package extauthz builds Envoy's ext_authz filters from the mesh's providers of external authorization
+// (extensionProviders envoyExtAuthzHttp and envoyExtAuthzGrpc). Such a provider authorises the requests that CUSTOM
+// policies match.
 //
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload; looks for services.
 package extauthz
@@ -25,13 +26,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Names of the filters.
+// HTTPFilter and NetworkFilter are Envoy's names of the filters.
 const (
 	HTTPFilter    = "envoy.filters.http.ext_authz"
 	NetworkFilter = "envoy.filters.network.ext_authz"
 )
 
-// ShadowPrefix is the prefix of the metadata keys in which an RBAC filter stores the CUSTOM rule that matches.
+// ShadowPrefix is the prefix of the metadata keys of the RBAC filter with CUSTOM rules. The filter stores the matching
+// rule's name there.
 const ShadowPrefix = "istio_ext_authz_"
 
 // defaultTimeout is the timeout of requests to a provider without a timeout (Istio's).
@@ -40,8 +42,8 @@ const defaultTimeout = 600 * time.Second
 // Authorizer is a provider that CUSTOM policies of a workload name, with the result of its lookup. It is comparable.
 type Authorizer struct {
 	Provider string
-	Host     string // of the provider's service
-	Wrong    string // why the provider cannot be used, so that matching requests are refused; empty: it can be used
+	Host     string // host of the provider's service
+	Wrong    string // reason why the provider cannot be used and matching requests are refused; empty: it can be used
 }
 
 // Unknown is the Wrong of a provider for which Service returns false.
@@ -68,7 +70,8 @@ func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_Extension
 	return nil
 }
 
-// HTTP returns the filter that sends HTTP requests to a provider for authorization; nil if the provider cannot be used.
+// HTTP returns the filter that asks a provider to authorise HTTP requests. It returns nil if a.Wrong is set, or if the
+// mesh has no provider of external authorization with the name.
 func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	p := find(mesh, a.Provider)
 	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3,
@@ -92,8 +95,8 @@ func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	return out
 }
 
-// Network returns the filter for connections that are not HTTP; nil if the provider cannot be used, or is one over
-// HTTP.
+// Network returns the filter that asks a provider to authorise connections of other protocols than HTTP. It returns nil
+// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name.
 func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 	c := find(mesh, a.Provider).GetEnvoyExtAuthzGrpc()
 	if a.Wrong != "" || c == nil {
@@ -103,7 +106,7 @@ func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 		GrpcService: grpcService(c, a.Host), FilterEnabledMetadata: matched("envoy.filters.network.rbac", a.Provider)}
 }
 
-// SpeaksHTTP reports whether a provider is one over HTTP (envoyExtAuthzHttp), which authorises only HTTP requests.
+// SpeaksHTTP reports whether a provider is envoyExtAuthzHttp. Such a provider can authorise only HTTP requests.
 func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 	return find(mesh, provider).GetEnvoyExtAuthzHttp() != nil
 }
@@ -111,7 +114,7 @@ func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 // httpService returns the settings of requests to a provider over HTTP.
 func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider, host string) *httpv3.HttpService {
 	out := &httpv3.HttpService{PathPrefix: c.GetPathPrefix(), ServerUri: &corev3.HttpUri{
-		Timeout: timeout(c.GetTimeout()), Uri: "http://" + host, // the filter ignores it and connects to the cluster
+		Timeout: timeout(c.GetTimeout()), Uri: "http://" + host, // Envoy ignores Uri and connects to the cluster
 		HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: xds.OutboundCluster(c.GetPort(), "", host)},
 	}}
 	headers := matchers(c.GetIncludeRequestHeadersInCheck())
@@ -135,8 +138,8 @@ func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizati
 	return out
 }
 
-// grpcService returns the settings of requests to a provider over gRPC. The authority is a form of the cluster's name,
-// because the name itself is not valid in HTTP/2.
+// grpcService returns the settings of requests to a provider over gRPC. The authority is the cluster's name with "|"
+// replaced, because HTTP/2 does not permit "|" in it.
 func grpcService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider, host string) *corev3.GrpcService {
 	cluster := xds.OutboundCluster(c.GetPort(), "", host)
 	target := &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster, Authority: strings.ReplaceAll(cluster, "|", "_.")}
@@ -151,7 +154,7 @@ func timeout(stated *durationpb.Duration) *durationpb.Duration {
 	return stated
 }
 
-// status parses the HTTP status of responses while the provider is unreachable; nil: Envoy's 403.
+// status parses the HTTP status of responses while the provider is unreachable. nil means Envoy's default, 403.
 func status(stated string) *typev3.HttpStatus {
 	code, err := strconv.ParseInt(stated, 10, 32)
 	if err != nil {
@@ -169,7 +172,8 @@ func body(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationReque
 		AllowPartialMessage: c.GetAllowPartialMessage(), PackAsBytes: c.GetPackAsBytes()}
 }
 
-// matchers matches headers by name, in any case: "*x" ends in x, "x*" begins with x. It returns nil without headers.
+// matchers returns matchers of header names, in any case. "*x" matches names that end in x, "x*" names that begin with
+// x. Without headers the result is nil.
 func matchers(headers []string) *matcherv3.ListStringMatcher {
 	if len(headers) == 0 {
 		return nil
@@ -189,7 +193,8 @@ func matchers(headers []string) *matcherv3.ListStringMatcher {
 	return out
 }
 
-// matched matches requests for which the RBAC filter before has recorded a rule of the provider's policies.
+// matched returns a matcher of requests for which the preceding RBAC filter has stored a rule of the provider's
+// policies. rbac is the name of that filter.
 func matched(rbac, provider string) *matcherv3.MetadataMatcher {
 	return &matcherv3.MetadataMatcher{
 		Filter: rbac,

@@ -30,7 +30,7 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Variables of a module's environment that instruct Istio's agent how to fetch the module, like
+// These variables of a module's environment instruct Istio's agent how to fetch the module, as does
 // extension.PullSecretVariable. The agent removes them before Envoy runs the module (istio: pkg/model/wasm.go,
 // pkg/wasm/convert.go).
 const (
@@ -38,18 +38,19 @@ const (
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
-// Settings of modules.
+// These are settings of all modules.
 const (
 	runtime = "envoy.wasm.runtime.v8"
-	// agentCluster fills the required field of the cluster; it is unused, because the agent fetches the module (Istio's).
+	// agentCluster fills the required field for a cluster. It is unused, because the agent fetches the module (Istio's).
 	agentCluster = "_"
-	fetchTimeout = 30 * time.Second // of fetching a module (Istio's)
+	fetchTimeout = 30 * time.Second // limit of fetching a module (Istio's)
 )
 
-// Build encodes the configuration. The error is a model.Problem of the extension: a value that Envoy would refuse.
+// Build encodes the configuration, with a stand-in. The error names the extension, and the field that does not parse
+// (pluginConfig, url) or the constraint of Envoy's API that the configuration violates.
 func (c Config) Build() (*xds.Resource, error) {
 	config, err := c.message("")
-	if err == nil && !c.ByAgent { // for the agent a sha256 is optional; it rewrites the configuration
+	if err == nil && !c.ByAgent { // Envoy requires a sha256; the agent does not, and rewrites the configuration
 		err = patch.Check(config)
 	}
 	if err != nil {
@@ -62,10 +63,10 @@ func (c Config) Build() (*xds.Resource, error) {
 	return c.withStandIn(r)
 }
 
-// Build encodes the configuration like Config, with the credential for the registry of the module's image. The version
-// is a hash of the public part and the MAC of the credentials, so it reveals nothing of them, is equal on all replicas,
-// and does not change when the same credentials are encrypted again. The error is a model.Problem of the extension, or
-// of a Secret without a credential for the registry.
+// Build encodes the configuration as Config.Build does, and adds the credential for the registry of the module's image.
+// The version is a hash of the public part and of the credentials' MAC. So it does not reveal the credentials, is equal
+// on all replicas, and stays when the same credentials are encrypted again. The error is that of Config.Build, or a
+// model.Problem if the Secret has no credential for the registry.
 func (p Pulled) Build() (*xds.Resource, error) {
 	shared := Config{Extension: p.Extension, ByAgent: true}
 	public, err := shared.Build()
@@ -89,7 +90,7 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	return shared.withStandIn(r)
 }
 
-// message returns the configuration, with a credential for the module's registry unless it is empty.
+// message returns the configuration. credential is for the module's registry, and may be empty.
 func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error) {
 	name := extension.Name(c.Extension.Key)
 	filter, err := c.filter(name, credential)
@@ -123,7 +124,7 @@ var policies = map[extensionsv1.FailStrategy]wasmv3.FailurePolicy{
 }
 
 // plugin returns the configuration of a Wasm module, as istiod does (pilot/pkg/model/extensions.go,
-// buildWasmExtensionConfig). The error names the field pluginConfig or url.
+// buildWasmExtensionConfig). The error names the field that does not parse, pluginConfig or url.
 func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
 	configuration, err := configurationOf(wasm.GetPluginConfig())
 	if err != nil {
@@ -140,8 +141,8 @@ func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (
 	}, nil
 }
 
-// configurationOf returns the configuration that the module reads: the object as JSON, in an Any. The JSON has sorted
-// keys and no white space; protojson would vary its white space on purpose.
+// configurationOf returns the configuration that the module reads: pluginConfig as JSON, in an Any. The JSON has sorted
+// keys and no white space. protojson is not used, because it varies its white space on purpose.
 func configurationOf(config *structpb.Struct) (*anypb.Any, error) {
 	if len(config.GetFields()) == 0 {
 		return nil, nil
@@ -177,8 +178,8 @@ func (c Config) code(wasm *extensionsv1.WasmConfig) (*corev3.AsyncDataSource, er
 	}}}, nil
 }
 
-// clusterOf returns the cluster through which Envoy itself fetches: that of the URL's host, for which a ServiceEntry
-// must exist.
+// clusterOf returns the outbound cluster of the URL's host and port, through which Envoy itself fetches a module. A
+// ServiceEntry must exist for the host.
 func clusterOf(u *url.URL) string {
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), 10, 16)
 	if err != nil {
@@ -187,8 +188,8 @@ func clusterOf(u *url.URL) string {
 	return xds.OutboundCluster(uint32(port), "", u.Hostname())
 }
 
-// environment returns the environment variables of the module, and those that instruct the agent; nil without
-// variables.
+// environment returns the environment variables of the module, and those that instruct the agent. It returns nil if
+// there are no variables.
 func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *wasmv3.EnvironmentVariables {
 	out := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
 	for _, e := range wasm.GetVmConfig().GetEnv() {

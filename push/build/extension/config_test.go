@@ -107,6 +107,7 @@ func TestConfig(t *testing.T) {
 
 // Agents receive the credential for the registry of the image, and no other. The version reveals nothing of the
 // credential, and changes with the credential and the configuration.
+// Promise: security-workloads.md#identity-and-private-keys
 func TestPulled(t *testing.T) {
 	of := func(url, mac, credentials string) (*xds.Resource, error) {
 		spec := &extensionsv1.TrafficExtension{}

@@ -1,5 +1,5 @@
-// Package extension builds the configurations of filters that Envoy requests by the names in its listeners (ECDS): a
-// Spec in, an encoded TypedExtensionConfig out.
+// Package extension builds the configurations of filters that Envoy requests by name (ECDS): it encodes a Spec as a
+// TypedExtensionConfig.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package extension
@@ -8,20 +8,20 @@ import "navarch.io/navarch/store/model"
 
 // Added is the input of a filter's configuration that an EnvoyFilter adds (applyTo EXTENSION_CONFIG).
 type Added struct {
-	Patch model.Patch
+	Patch model.Patch // its value is the configuration
 }
 
 // Config is the input of the configuration of a WasmPlugin's or TrafficExtension's filter.
 type Config struct {
 	Extension *model.TrafficExtension
-	ByAgent   bool // the proxy's agent fetches the module and its Envoy reads it from a file; false: Envoy fetches it
+	ByAgent   bool // the proxy's agent fetches the module, and Envoy reads it from a file; false: Envoy fetches it
 }
 
-// Pulled is the input of a filter's configuration whose module the agent fetches with a credential of its registry.
+// Pulled is the input of a filter's configuration whose module the agent fetches with a credential for the registry.
 type Pulled struct {
 	Extension *model.TrafficExtension
 	Secret    *model.Secret
-	// Credentials are the decrypted credentials of the Secret. They are the only part that is not in the records, and are
-	// printed as [sealed].
+	// Credentials are the decrypted credentials of the Secret; not nil. Secret itself holds no decrypted credentials.
+	// Credentials print as [sealed].
 	Credentials *model.PrivateKey
 }

@@ -13,17 +13,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Stand-ins. A listener waits for the configuration of a filter without limit. A proxy that refuses a configuration (an
-// invalid module, Lua that does not compile) and has no earlier one would open none of its ports, and neither would
-// proxies from which the configuration is withheld. Such proxies receive a stand-in that follows failStrategy: with
-// FAIL_OPEN it passes the traffic that the extension matches, else it refuses that traffic
+// A stand-in is the configuration that a proxy receives after it has refused the configuration of a filter (an invalid
+// module, Lua that does not compile). Proxies from which the refused configuration is withheld receive it too. Without
+// a configuration a proxy would not open its ports, because a listener waits for it without limit. The stand-in follows
+// failStrategy: with FAIL_OPEN it passes the traffic that the extension matches, otherwise it refuses that traffic
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/#FailStrategy). Istio's agent uses the
 // same stand-in for a module that it cannot fetch (istio: pkg/wasm/convert.go).
 
 // refusingLua is Lua that answers every request with 503.
 const refusingLua = `function envoy_on_request(request) request:respond({[":status"] = "503"}, "") end`
 
-// withStandIn returns a configuration together with its stand-in.
+// withStandIn returns a copy of a configuration that has the stand-in.
 func (c Config) withStandIn(r *xds.Resource) (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{Name: r.Name, TypedConfig: xds.Any(c.standIn())}
 	standIn, err := xds.Encode(xds.Extension, r.Name, config)
@@ -33,14 +33,14 @@ func (c Config) withStandIn(r *xds.Resource) (*xds.Resource, error) {
 	return r.With(standIn), nil
 }
 
-// standIn returns the stand-in, of a type that the listener accepts for the filter.
+// standIn returns the stand-in. Its type is one that the listener accepts for the filter.
 func (c Config) standIn() proto.Message {
 	wasm := c.Extension.Spec.GetWasm()
 	if wasm == nil {
 		source := &corev3.DataSource_InlineString{InlineString: refusingLua}
 		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: source}}
 	}
-	rules := &rbacv3.RBAC{} // ALLOW without policies: everything is refused
+	rules := &rbacv3.RBAC{} // ALLOW without policies refuses everything
 	if wasm.GetFailStrategy() == extensionsv1.FailStrategy_FAIL_OPEN {
 		rules = nil
 	}

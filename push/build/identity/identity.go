@@ -1,7 +1,7 @@
-// Package identity builds the parts of TLS contexts that concern the mesh's identities: the secrets of SDS, and the
-// accepted peers.
+// Package identity builds the parts of TLS contexts that concern identities: references to secrets over SDS, and
+// matchers of the peers' names.
 //
-// Owns: nothing.  Reads: its arguments.  Never: key material; it comes from the proxy's own agent.
+// Owns: nothing.  Reads: its arguments.  Never: key material, which the proxy gets over SDS.
 package identity
 
 import (
@@ -21,7 +21,8 @@ import (
 // defaultDomain is the trust domain of a mesh without a stated one.
 const defaultDomain = "cluster.local"
 
-// TrustDomains returns the mesh's trust domain, then its aliases, each once and without "spiffe://".
+// TrustDomains returns the mesh's trust domain (default: cluster.local), then its aliases. Each domain occurs once.
+// The aliases lose a leading "spiffe://". mesh may be nil.
 func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	all := []string{cmp.Or(mesh.GetTrustDomain(), defaultDomain)}
 	for _, alias := range mesh.GetTrustDomainAliases() {
@@ -32,14 +33,16 @@ func TrustDomains(mesh *meshv1.MeshConfig) []string {
 	return all
 }
 
-// URI returns the SPIFFE ID of a service account "namespace/name" in a trust domain.
+// URI returns the SPIFFE ID of a service account. domain is a trust domain without "spiffe://", account is
+// "namespace/name".
 func URI(domain, account string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
 }
 
-// Aliases returns a name in all trust domains. If name is a SPIFFE ID of one of the domains, the result has it first,
-// then the same ID in each of the others. Other names have no aliases: the result is name alone.
+// Aliases returns a peer's name and its equivalents in the other trust domains. If name is a SPIFFE ID of one of the
+// domains, the result is name, then the same path in each other domain. For any other name the result is name alone.
+// The domains are without "spiffe://".
 func Aliases(domains []string, name string) []string {
 	domain, path, is := strings.Cut(strings.TrimPrefix(name, "spiffe://"), "/")
 	if !strings.HasPrefix(name, "spiffe://") || !is || !slices.Contains(domains, domain) {
@@ -54,7 +57,8 @@ func Aliases(domains []string, name string) []string {
 	return out
 }
 
-// Members matches every identity of the trust domains.
+// Members returns a matcher for each trust domain, which matches every SPIFFE ID of that domain. The domains are
+// without "spiffe://".
 func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	for _, d := range domains {
 		out = append(out, &tlsv3.SubjectAltNameMatcher{
@@ -65,8 +69,8 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	return out
 }
 
-// Expect has a peer's certificate have one of some names: URIs among its URIs, where there are no others, and else
-// whatever kinds of names it has.
+// Expect adds names to v, of which a peer's certificate must have at least one. If all names are URIs, only the URIs of
+// the certificate are compared. Otherwise its names of all types are compared with all names.
 func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	uris := !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") })
 	for _, name := range names {
@@ -81,27 +85,29 @@ func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	}
 }
 
-// Context is the TLS context of a proxy with a certificate of the mesh: its secrets by SDS, peers as stated.
+// Context returns the TLS context of a proxy that presents its mesh certificate. The certificate and the mesh's roots
+// come from the proxy's own agent over SDS. alpn lists the protocols to negotiate; peers states the accepted names of
+// peers. The result refers to alpn and peers.
 func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
 			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		},
 		AlpnProtocols:                  alpn,
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{secret(xds.SDSDefault)},
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{ofMesh(xds.SDSDefault)},
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext:         peers,
-				ValidationContextSdsSecretConfig: secret(xds.SDSRoot),
+				ValidationContextSdsSecretConfig: ofMesh(xds.SDSRoot),
 			},
 		},
 	}
 }
 
-// Providers returns the TLS context of an application with gRPC's own xDS client. Its certificate and roots come from
-// the certificate provider "default" of its bootstrap, which Istio's agent writes. names match the names that a server
-// may have; without names every trusted certificate is accepted. A server's context must have no names, because gRPC
-// does not support them for clients' certificates (gRFC A29).
+// Providers returns the TLS context of an application with gRPC's own xDS client. The certificate and the roots come
+// from the certificate provider "default" of the application's bootstrap, which Istio's agent writes. A client passes
+// the matchers of the server's names; without matchers, every trusted certificate is accepted. A server must pass no
+// matchers, because gRPC does not support them for clients' certificates (gRFC A29).
 func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	provider := &tlsv3.CertificateProviderPluginInstance{InstanceName: xds.CertificateProvider}
 	trust := &tlsv3.CertificateValidationContext{CaCertificateProviderInstance: provider}
@@ -113,17 +119,17 @@ func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 	}
 }
 
-// secret returns a secret from the proxy's own agent, as Istio configures it: Envoy waits for the first fetch without
-// limit.
-func secret(name string) *tlsv3.SdsSecretConfig {
+// ofMesh returns the reference to a mesh certificate or root at the proxy's own agent. As in Istio, Envoy waits for the
+// first fetch without limit.
+func ofMesh(name string) *tlsv3.SdsSecretConfig {
 	s := OfAgent(name)
 	s.SdsConfig.InitialFetchTimeout = durationpb.New(0)
 	return s
 }
 
-// Secrets returns a TLS context with secrets by SDS: own is its certificate, authorities are the CAs of its peers. With
-// own nil it presents no certificate. With authorities nil it does not validate peers, and ignores peers, which states
-// the names that they may have.
+// Secrets returns a TLS context whose secrets come over SDS. own refers to the presented certificate; nil: no
+// certificate is presented. authorities refers to the CAs of the peers; nil: peers are not verified, and the argument
+// peers is ignored. peers states the accepted names of peers.
 func Secrets(
 	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
 ) *tlsv3.CommonTlsContext {
@@ -141,7 +147,7 @@ func Secrets(
 	return context
 }
 
-// OverADS returns a secret by SDS from the control plane.
+// OverADS returns the reference to a secret that the control plane sends on the proxy's ADS stream.
 func OverADS(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -149,18 +155,20 @@ func OverADS(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
-// Of is SDS from a cluster of the proxy. The certificates of the mesh, which the agent has, are waited for without end.
+// Of returns the reference to a secret that an SDS server behind a cluster of the proxy sends. For the mesh certificate
+// and the mesh roots of the proxy's own agent, Envoy waits without limit; otherwise for its default timeout.
 func Of(name, cluster string) *tlsv3.SdsSecretConfig {
 	if cluster == xds.SDSCluster && (name == xds.SDSDefault || name == xds.SDSRoot) {
-		return secret(name)
+		return ofMesh(name)
 	}
-	return by(cluster, name)
+	return overGRPC(cluster, name)
 }
 
-// OfAgent is SDS from the proxy's own agent.
-func OfAgent(name string) *tlsv3.SdsSecretConfig { return by(xds.SDSCluster, name) }
+// OfAgent returns the reference to a secret at the proxy's own agent, with Envoy's default timeout.
+func OfAgent(name string) *tlsv3.SdsSecretConfig { return overGRPC(xds.SDSCluster, name) }
 
-func by(cluster, name string) *tlsv3.SdsSecretConfig {
+// overGRPC returns the reference to a secret that a gRPC server behind a cluster sends.
+func overGRPC(cluster, name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,

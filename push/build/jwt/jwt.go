@@ -17,21 +17,23 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// FilterName is the name of the filter, under which its metadata has the claims of verified tokens.
+// FilterName is the name of the filter. Envoy stores the claims of verified tokens in the dynamic metadata of this
+// name.
 const FilterName = "envoy.filters.http.jwt_authn"
 
-// Payload is the key of the claims of a verified token in the filter's metadata.
+// Payload is the key of the verified token's claims in the filter's metadata.
 const Payload = "payload"
 
-// alwaysSplit are the claims whose text is a space-delimited list for every rule
-// (https://datatracker.ietf.org/doc/html/rfc8693#section-4.2), as in Istio.
+// alwaysSplit lists the claims that are space-delimited lists in every rule, as in Istio
+// (https://datatracker.ietf.org/doc/html/rfc8693#section-4.2).
 var alwaysSplit = []string{"permission", "scope"}
 
-// Filter returns the configuration that enforces policies together, by Istio's semantics
-// (https://istio.io/latest/docs/reference/config/security/request_authentication/). A request needs a token only for
-// rules with presence REQUIRED; each token that it has must be valid for one rule. It returns nil if the policies have
-// no rules. The policies are sorted: those of the root namespace first, and the oldest first.
-// routed means that claims decide routes: Envoy selects the route again after it verified a token.
+// Filter returns the filter configuration for all RequestAuthentications of a workload, by Istio's semantics
+// (https://istio.io/latest/docs/reference/config/security/request_authentication/). It returns nil if the policies have
+// no rules. A request needs a token only for rules with presence REQUIRED. Each token of a request must be valid for
+// one rule. The caller sorts the policies: those of the root namespace first, then by age, the oldest first.
+//
+// If routed is set, Envoy selects the route again after it has verified a token, because claims decide routes.
 func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
 	var rules []*securityv1.JWTRule
 	for _, p := range policies {
@@ -60,8 +62,8 @@ func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
 type requirements struct {
 	required      []*jwtv3.JwtRequirement // for each required rule: a valid token
 	good          []*jwtv3.JwtRequirement // for each optional rule: a valid token
-	goodOrMissing []*jwtv3.JwtRequirement // for each optional rule: a valid token, or none
-	// The places of the tokens of required and of optional rules.
+	goodOrMissing []*jwtv3.JwtRequirement // for each optional rule: a valid token, or no token
+	// requiredAt and optionalAt are the places of the tokens of required and of optional rules, as places returns them.
 	requiredAt, optionalAt []string
 }
 
@@ -77,9 +79,9 @@ func (d *requirements) add(provider string, rule *securityv1.JWTRule) {
 	d.optionalAt = append(d.optionalAt, places(rule)...)
 }
 
-// requirement returns the combined requirement. Every required rule must hold. For the optional rules, either one valid
-// token suffices, or there is no invalid token at any of their places. If required and optional rules have a place in
-// common, a token of a required rule there suffices.
+// requirement returns the combined requirement. Every required rule needs a valid token. The optional rules hold if one
+// of them has a valid token, or if no token at their places is invalid. If required and optional rules share a place, a
+// valid token of a required rule satisfies the optional rules too.
 func (d *requirements) requirement() *jwtv3.JwtRequirement {
 	shared := slices.ContainsFunc(d.optionalAt, func(at string) bool { return slices.Contains(d.requiredAt, at) })
 	optional := d.goodOrMissing
@@ -92,7 +94,7 @@ func (d *requirements) requirement() *jwtv3.JwtRequirement {
 	return allOf(slices.Concat(d.required, optional))
 }
 
-// places lists the headers, parameters and cookies in which Envoy looks for the tokens of a rule.
+// places lists the headers, parameters and cookies from which Envoy extracts the tokens of a rule.
 func places(rule *securityv1.JWTRule) (all []string) {
 	for _, header := range rule.GetFromHeaders() {
 		all = append(all, "header "+strings.ToLower(header.GetName()))
@@ -124,8 +126,8 @@ func anyOf(all ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: list}}
 }
 
-// provider returns the provider of one rule. A rule without keys has a key set that verifies nothing, so that requests
-// with a token of the issuer are refused.
+// provider returns the provider of one rule. A rule without keys gets a key set that verifies no token, so that
+// requests with a token of the issuer are refused.
 func provider(rule *securityv1.JWTRule) *jwtv3.JwtProvider {
 	keys := rule.GetJwks()
 	if keys == "" {

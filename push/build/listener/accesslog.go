@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/build/telemetry"
 )
 
-// accessLog returns the access logs of the requests and connections of one side, and last the access log that only
-// counts them, where the proxy counts by an access log.
+// accessLog returns the access logs of the requests or connections of one side. For a proxy that counts metrics by
+// access log, the last element is the access log that counts.
 func (c Common) accessLog(side telemetry.Side) []*accesslogv3.AccessLog {
 	logs := c.Telemetry.AccessLogs(c.mesh(), c.Caps)
 	if counts := c.Telemetry.Counts(c.mesh(), c.Caps, side); counts != nil {

@@ -31,8 +31,8 @@ func (c Common) mesh() *meshv1.MeshConfig {
 	return c.Mesh.Spec
 }
 
-// detectionTimeout returns the time that listener filters wait for the first bytes. Istio's default is 0: without
-// limit.
+// detectionTimeout returns the time for which listener filters wait for the first bytes. 0, Istio's default, means
+// without limit.
 func (c Common) detectionTimeout() *durationpb.Duration {
 	if t := c.mesh().GetProtocolDetectionTimeout(); t != nil {
 		return t
@@ -40,9 +40,9 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 	return durationpb.New(0)
 }
 
-// patchAndEncode applies the patches to a listener, validates the result and encodes it. The problems are the patches
-// that it leaves out. The error names the constraint of Envoy's API that the listener violates: Envoy would refuse all
-// listeners of the response together with it (measured: LDS, PGV).
+// patchAndEncode applies the patches to a listener, validates the result and encodes it. The second result lists the
+// patches that are left out. The error names the constraint of Envoy's API that the listener violates. For such a
+// listener Envoy would refuse all listeners of the response (measured).
 func (c Common) patchAndEncode(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext,
 ) (*xds.Resource, []error, error) {
@@ -63,8 +63,9 @@ func (c Common) patchAndEncode(
 	return r, problems, err
 }
 
-// address returns the TCP socket of an IP and port (1 to 65535), or the Unix socket of a bind "unix://path", which
-// ignores the port. A socket in the abstract namespace of Linux is "unix://@name". The error names bind or port.
+// address returns the address of a listener. bind is an IP address, for the TCP port (1 to 65535), or "unix://path",
+// for which port is ignored. "unix://@name" is a socket in the abstract namespace of Linux. The error names bind or
+// port.
 func address(bind string, port uint32) (*corev3.Address, error) {
 	if path, ok := strings.CutPrefix(bind, unixPrefix); ok {
 		if path == "" {
@@ -84,18 +85,19 @@ func address(bind string, port uint32) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// additionalAddresses returns the addresses in other IP families that a listener at bind listens on too (xds.Families).
+// additionalAddresses returns the addresses of other IP families on which a listener at bind also listens
+// (xds.Families).
 func (c Common) additionalAddresses(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
 	for _, other := range c.Families.Also(bind) {
-		if addr, err := address(other, port); err == nil { // a wrong port is already an error of the first address
+		if addr, err := address(other, port); err == nil { // address(bind, port) has already reported an invalid port
 			out = append(out, &listenerv3.AdditionalAddress{Address: addr})
 		}
 	}
 	return out
 }
 
-// Build encodes a listener that an EnvoyFilter adds. The resource is named after the listener in the patch's value. The
-// error names the EnvoyFilter, and the field of the value that does not decode or that Envoy would refuse.
+// Build encodes the listener in the patch's value. The resource has the name of that listener. The error names the
+// EnvoyFilter, and the field of the value that does not decode, is missing (name), or that Envoy would refuse.
 func (a Added) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{}
 	if err := patch.Decode(a.Patch, l); err != nil {

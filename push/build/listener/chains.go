@@ -12,15 +12,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// pair is one combination that a TCP chain matches: a destination and a server name. A zero value matches all.
+// pair is one combination of destination and server name that a TCP chain matches.
 type pair struct {
-	destination netip.Prefix
-	name        string
+	destination netip.Prefix // zero: all destinations
+	name        string       // empty: all names
 }
 
-// tcpChains builds the TCP chains of an outbound listener. chains have a match. rest is the first chain without a
-// match, which receives all other connections, or nil. Envoy has no order among chains and refuses a listener in which
-// two chains have the same match, so a combination belongs to the first chain that matches it.
+// tcpChains builds the TCP chains of an outbound listener. The chains in the first result have a match. rest is the
+// first chain without a match, which receives all other connections; nil if every chain has a match. Envoy does not
+// order chains, and refuses a listener in which two chains have the same match. So each pair belongs to the first chain
+// that matches it.
 func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain) {
 	claimed := map[pair]bool{}
 	for _, ch := range o.TCP.All() {
@@ -45,14 +46,14 @@ func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv
 	return chains, rest
 }
 
-// match is the product of destinations and server names, each empty for all.
+// match matches every combination of its destinations and server names. An empty list stands for all.
 type match struct {
 	destinations []netip.Prefix
 	names        []string
 }
 
-// unclaimed returns the combinations of destinations and names that are not in claimed yet, and adds them to claimed.
-// The result is a list of products: neighbouring destinations with the same remaining names share one product.
+// unclaimed returns the combinations of destinations and names that are missing in claimed, and adds them to claimed.
+// Neighbouring destinations with the same remaining names share one match of the result.
 func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]bool) []match {
 	anyDestination, anyName := destinations, names
 	if len(anyDestination) == 0 {
@@ -104,8 +105,9 @@ func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 	return out
 }
 
-// destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. nil means all destinations.
-// Invalid entries are skipped. It returns false if every entry is invalid: the chain then matches nothing.
+// destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. A nil result means all
+// destinations. Invalid entries are skipped. It returns false if every entry is invalid, so that the chain matches
+// nothing.
 func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	var out []netip.Prefix
 	for _, text := range cidrs {
@@ -134,9 +136,9 @@ func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	return slices.Compact(out), len(out) > 0 || len(cidrs) == 0
 }
 
-// serverNames normalises SNI hosts to sorted, distinct names in lower case. nil means all names. Envoy supports a
-// wildcard only as the whole first label; other wildcards are skipped. It returns false if every host was skipped: the
-// chain then matches nothing.
+// serverNames normalises SNI hosts to sorted, distinct names in lower case. A nil result means all names. Envoy
+// supports a wildcard only as the whole first label; hosts with other wildcards are skipped. It returns false if every
+// host is skipped, so that the chain matches nothing.
 func serverNames(hosts []string) ([]string, bool) {
 	var out []string
 	for _, h := range hosts {

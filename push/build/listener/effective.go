@@ -27,16 +27,16 @@ func (i Ingress) Effective() []model.Patch {
 	return effectivePatches(&i.Common, func() (*xds.Resource, error) { return i.Build() })
 }
 
-// Effective lists the patches that change the listener.
+// Effective returns the patches that change the listener, in order of application.
 func (s Servers) Effective() []model.Patch {
 	return effectivePatches(&s.Common, func() (*xds.Resource, error) { return s.Build() })
 }
 
-// Effective is the patch that adds the listener.
+// Effective returns the patch that adds the listener.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 
-// effectivePatches returns the patches of c that change the listener. build encodes the listener from c; the caller
-// owns c, because each build sets other patches in it.
+// effectivePatches returns the patches of c that change the listener. build encodes the listener from c, and is called
+// with different patches in c. So c must be a copy that only the caller uses.
 func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Patch {
 	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
 		c.Patches = some
@@ -44,39 +44,40 @@ func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Pa
 	})
 }
 
-// Patched reports whether some patch may match the listener or the routes inside it.
+// Patched reports whether the Spec has patches, which may match the listener or the routes inside it.
 func (c Common) Patched() bool { return c.Patches.Len() > 0 }
 
-// Problems lists the patches that Build leaves out of the listener, each a patch.Left or a model.Problem of its field.
-// Faults of the Spec itself are errors of Build.
+// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
+// error of Build is not among them.
 func (o Outbound) Problems() []error {
 	_, problems, _ := o.build()
 	return problems
 }
 
-// Problems lists the patches that Build leaves out of the listener, each a patch.Left or a model.Problem of its field.
-// Faults of the Spec itself are errors of Build.
+// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
+// error of Build is not among them.
 func (v VirtualOutbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems lists the patches that Build leaves out of the listener or the routes inside it, each a patch.Left or a
-// model.Problem of its field. Faults of the Spec itself are errors of Build.
+// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it: a
+// patch.Left, or a model.Problem of the patch. The error of Build is not among them.
 func (v VirtualInbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems lists the patches that Build leaves out of the listener or the routes inside it, each a patch.Left or a
-// model.Problem of its field. Faults of the Spec itself are errors of Build.
+// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it: a
+// patch.Left, or a model.Problem of the patch. The error of Build is not among them.
 func (i Ingress) Problems() []error {
 	_, problems, _ := i.build()
 	return problems
 }
 
-// Problems lists the patches that the listener is drawn without. Build reports the errors that leave no listener.
+// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
+// error of Build is not among them.
 func (s Servers) Problems() []error {
-	_, problems, _ := s.draw()
+	_, problems, _ := s.build()
 	return problems
 }

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Phases of WasmPlugins and TrafficExtensions, in the order of their filters. Each phase comes before Istio's own
-// filters of that name (istio: pilot/pkg/networking/core/listener_builder.go).
+// These are the phases of WasmPlugins and TrafficExtensions, in the order of their filters. The filters of a phase come
+// before Istio's own filters of that name (istio: pilot/pkg/networking/core/listener_builder.go).
 const (
 	beforeAuthentication = extensionsv1.TrafficExtension_AUTHN
 	beforeAuthorization  = extensionsv1.TrafficExtension_AUTHZ
@@ -21,8 +21,8 @@ const (
 	beforeRouter         = extensionsv1.TrafficExtension_UNSPECIFIED
 )
 
-// The type URLs that Envoy accepts over ECDS for an extension. RBAC is among them because Istio's agent replaces a Wasm
-// module that it cannot fetch by an RBAC filter.
+// These are the type URLs that Envoy accepts over ECDS for an extension. RBAC is among them because Istio's agent puts
+// an RBAC filter in the place of a Wasm module that it cannot fetch.
 var (
 	wasmHTTPTypes = []string{
 		"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
@@ -35,8 +35,8 @@ var (
 	luaTypes = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
 )
 
-// extensions returns the open filters of some phases on a port, in the order of the phases. onConnections selects
-// network filters, else HTTP filters.
+// extensions returns the filters of the given phases on a port that are not closed, in the order of the phases.
+// onConnections selects network filters; otherwise HTTP filters are selected.
 func (c Common) extensions(onConnections bool, port uint32, phases ...extension.Phase) (found []extension.Filter) {
 	if c.Extensions.Len() == 0 {
 		return nil
@@ -51,8 +51,8 @@ func (c Common) extensions(onConnections bool, port uint32, phases ...extension.
 	return found
 }
 
-// closedByExtension reports whether an extension that the proxy cannot run closes a port. onConnections selects
-// extensions that are network filters, else those that are HTTP filters.
+// closedByExtension reports whether a closed extension, one that the proxy cannot run, refuses the traffic of a port.
+// onConnections selects network filters; otherwise HTTP filters are selected.
 func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	for _, f := range c.Extensions.All() {
 		if f.Closed && f.OnConnections == onConnections && f.On(port) {
@@ -62,7 +62,7 @@ func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	return false
 }
 
-// httpExtensions returns the HTTP filters of some phases on a port, in the order of the phases.
+// httpExtensions returns the HTTP filters of the given phases on a port, in the order of the phases.
 func (c Common) httpExtensions(port uint32, phases ...extension.Phase) (filters []*hcmv3.HttpFilter) {
 	for _, f := range c.extensions(false, port, phases...) {
 		types := wasmHTTPTypes
@@ -75,7 +75,8 @@ func (c Common) httpExtensions(port uint32, phases ...extension.Phase) (filters 
 	return filters
 }
 
-// networkExtensions returns the network filters of some phases on a port; without phases, of all phases.
+// networkExtensions returns the network filters of the given phases on a port. Without phases, it returns those of all
+// phases.
 func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filters []*listenerv3.Filter) {
 	if len(phases) == 0 {
 		phases = []extension.Phase{beforeAuthentication, beforeAuthorization, beforeStatistics, beforeRouter}
@@ -87,8 +88,8 @@ func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filte
 	return filters
 }
 
-// extensionSource returns the source of a filter's configuration: ECDS over ADS, with the accepted types. The listener
-// waits for the configuration without limit, as for routes: the server answers every name.
+// extensionSource returns the source of a filter's configuration: ECDS over ADS, with the accepted types. As for routes
+// (adsSource), the listener waits for the configuration without limit, because the server answers every name.
 func extensionSource(types []string) *corev3.ExtensionConfigSource {
 	return &corev3.ExtensionConfigSource{ConfigSource: adsSource(), TypeUrls: types}
 }

@@ -34,8 +34,8 @@ import (
 // tproxyMark is the socket mark of the proxy's own connections in Istio's iptables rules for TPROXY mode.
 const tproxyMark = 1337
 
-// The filter configurations that never change, encoded once. Nobody may change them: patches work on a copy of the
-// listener.
+// These filter configurations are constant and encoded once. They are shared and read-only; patches change a copy of
+// the listener.
 var (
 	routerConfig    = xds.Any(&routerv3.Router{})
 	corsConfig      = xds.Any(&corsv3.Cors{})
@@ -45,7 +45,7 @@ var (
 		EmitFilterState:        true,
 		PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
 	})
-	// ALLOW rules without policies refuse everything.
+	// An RBAC filter with action ALLOW and without policies refuses everything.
 	denyHTTPConfig = xds.Any(&httprbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}})
 	denyTCPConfig  = xds.Any(&rbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}, StatPrefix: tcpStatistics})
 	alpnConfig     = xds.Any(&alpnv2.FilterConfig{AlpnOverride: []*alpnv2.FilterConfig_AlpnOverride{
@@ -65,24 +65,24 @@ var (
 	tlsInspection = xds.Any(&tlsinspectorv3.TlsInspector{InitialReadBufferSize: wrapperspb.UInt32(512)})
 )
 
-// peerMetadata encodes the configuration of Istio's peer metadata filter for one side, "downstream" or "upstream".
+// peerMetadata encodes the configuration of Istio's filter peer_metadata for one side, "downstream" or "upstream".
 func peerMetadata(side string, propagation []any) *anypb.Any {
-	return typed("io.istio.http.peer_metadata.Config",
+	return typedStruct("io.istio.http.peer_metadata.Config",
 		map[string]any{side + "_discovery": peerDiscovery, side + "_propagation": propagation})
 }
 
-// typed encodes the configuration of one of Istio's own extensions as a TypedStruct: the Go libraries of this build do
-// not have those messages. name is the full name of the message.
-func typed(name string, fields map[string]any) *anypb.Any {
+// typedStruct encodes the configuration of one of Istio's own extensions as a TypedStruct, because the Go libraries of
+// this build do not have the messages. name is the full name of the message.
+func typedStruct(name string, fields map[string]any) *anypb.Any {
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
-		panic(err) // only literals of this package are encoded
+		panic(err) // impossible: the fields are literals of this package
 	}
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + name, Value: value})
 }
 
-// httpFilters returns the HTTP filters of a connection manager in Istio's order. Filters that the proxy does not have
-// are left out.
+// httpFilters returns the HTTP filters of a connection manager in Istio's order. It leaves out filters that the proxy
+// lacks.
 func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	var filters []*hcmv3.HttpFilter
 	add := func(wanted bool, name string, config *anypb.Any) {
@@ -118,23 +118,26 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	return filters
 }
 
+// listenerFilter returns a listener filter with an encoded configuration.
 func listenerFilter(name string, config *anypb.Any) *listenerv3.ListenerFilter {
 	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
 }
 
+// tlsInspector returns the listener filter that detects TLS and reads SNI and ALPN.
 func tlsInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.tls_inspector", tlsInspection)
 }
 
+// httpInspector returns the listener filter that detects plain HTTP.
 func httpInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.http_inspector", httpInspection)
 }
 
-// inspectedPorts are the ports on which a listener filter waits for the first bytes of a connection. On other ports the
-// filter is disabled: there the server may be the first to send.
+// inspectedPorts states on which ports a listener filter waits for the first bytes of a connection. On other ports the
+// filter is disabled, because the server may be the first to send.
 type inspectedPorts struct {
 	on, off []uint32
-	rest    bool // whether the filter is on for the ports that are in neither list
+	rest    bool // the filter is on for the ports that are in neither list
 }
 
 // add records whether the filter is on for a port.
@@ -146,7 +149,8 @@ func (i *inspectedPorts) add(port uint32, wanted bool) {
 	}
 }
 
-// restrict limits f to the inspected ports, and returns it as a list; without inspected ports it returns nil.
+// restrict disables f on all ports except the inspected ones, and returns f as a list. Without inspected ports it
+// returns nil.
 func (i *inspectedPorts) restrict(f *listenerv3.ListenerFilter) []*listenerv3.ListenerFilter {
 	slices.Sort(i.on)
 	slices.Sort(i.off)

@@ -13,25 +13,27 @@ import (
 	"navarch.io/navarch/push/build/telemetry"
 )
 
+// hcmName is Envoy's name of the HTTP connection manager.
 const hcmName = "envoy.filters.network.http_connection_manager"
 
-// statDelimiter ends the configured part of a statistic's name; the tag expressions in Istio's bootstrap split by it.
+// statDelimiter ends the configured part of a statistic's name. The tag expressions in Istio's bootstrap split names at
+// it.
 const statDelimiter = ";"
 
 // httpTraffic holds the settings in which the connection managers of one listener differ.
 type httpTraffic struct {
 	statPrefix    string
-	port          uint32                      // outbound: of the service; inbound: of the workload; 0: any
+	port          uint32                      // outbound: port of the service; inbound: port of the workload; 0: any
 	rds           string                      // outbound: name of the route configuration
 	routes        *routev3.RouteConfiguration // inbound: the routes; nil: outbound
 	http2         bool                        // the clients are known to speak HTTP/2
-	grpcWeb       bool
-	dynamic       []string // outbound: wildcard hosts whose names are resolved as clients ask for them
+	grpcWeb       bool                        // the filter grpc_web is needed
+	dynamic       []string                    // outbound: wildcard hosts; the proxy resolves the requested names
 	unknown       dnscache.Unknown
-	closed        bool           // everything is refused
-	policyFilters *policyFilters // what policies demand; nil: nothing
-	mtls          bool           // inbound: clients have shown a certificate, or were asked for one
-	server        *serverTraffic // of a gateway; nil: of a sidecar
+	closed        bool           // every request is refused
+	policyFilters *policyFilters // filters of security policies; nil: none
+	mtls          bool           // inbound: a certificate was requested from the client
+	server        *serverTraffic // settings of a gateway; nil: a sidecar
 }
 
 // connectionManager returns the HTTP connection manager, with Istio's settings for sidecars.
@@ -43,7 +45,7 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 		AccessLog:         c.accessLog(telemetry.Side{Inbound: h.routes != nil, HTTP: true}),
 		Tracing:           c.Telemetry.Tracing.Build(c.mesh()),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-		StreamIdleTimeout: durationpb.New(0), // off, for long polls and streams: the timeouts of routes apply
+		StreamIdleTimeout: durationpb.New(0), // off, because of long polls and streams; the timeouts of routes apply
 		UseRemoteAddress:  wrapperspb.Bool(false),
 		Proxy_100Continue: true,
 	}
@@ -62,7 +64,7 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	}
 	c.setHeaders(m, h)
 	c.setConnections(m)
-	c.serve(m, h.server)
+	c.setServer(m, h.server)
 	if h.routes != nil {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: h.routes}
 	} else {
@@ -74,11 +76,11 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	return filter(hcmName, m)
 }
 
-// adsSource returns the source of routes (RDS) and filter configurations (ECDS): ADS, without a fetch timeout, as in
-// Istio. A changed listener serves its old form until its new routes arrive, and a proxy that starts is not ready
-// before it has its routes. With a timeout both would answer 404 once it expires (measured: "15 s, then 404"). To wait
-// without limit is safe: the server answers every route name, unknown ones with an empty RouteConfiguration, and Envoy
-// stops waiting when it refuses an answer.
+// adsSource returns the source of routes (RDS) and filter configurations (ECDS): ADS without a fetch timeout, as in
+// Istio. Without a timeout, a changed listener serves its old form until its new routes arrive, and a starting proxy
+// becomes ready only with its routes. With a timeout, both would answer 404 after it (measured). Waiting without limit
+// is safe: the server answers unknown route names with an empty RouteConfiguration, and Envoy stops waiting if it
+// refuses an answer.
 func adsSource() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -87,7 +89,7 @@ func adsSource() *corev3.ConfigSource {
 	}
 }
 
-// normalizePaths sets the path normalisation of meshConfig.pathNormalization; the default is BASE
+// normalizePaths sets the path normalisation of meshConfig.pathNormalization. The default is BASE
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ProxyPathNormalization).
 func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 	kind := c.mesh().GetPathNormalization().GetNormalization()
@@ -102,10 +104,10 @@ func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// inboundRoutes returns the route configuration of an inbound port: one route, for all requests, to a cluster. It has
-// no timeout, because the sidecar of the caller applies it. The deadline of a gRPC client applies, without an upper
-// bound. The retries are Istio's: a request is sent again if its connection to the application is reset before the
-// request was sent. HTTP/2 needs no such policy, because Envoy's own client retries there.
+// inboundRoutes returns the route configuration of an inbound port: one route, for all requests, to a cluster. The
+// route has no timeout, because the caller's sidecar applies one. The deadline of a gRPC client applies, without an
+// upper bound. As in Istio, Envoy sends a request again if the connection to the application is reset before the
+// request was sent. HTTP/2 needs no retry policy for that, because Envoy's client retries by itself.
 func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.RouteConfiguration {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},

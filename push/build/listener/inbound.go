@@ -14,12 +14,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// These are Istio's names of the chains for ports that no service has.
 const (
 	inboundCatchAllChain     = xds.VirtualInbound
 	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
 
-	// acceptsPerEvent is the number of connections that a worker accepts at once, so that the workers share a burst
-	// (Istio's default).
+	// acceptsPerEvent is the number of connections that a worker accepts at once. With 1, Istio's default, the workers
+	// share a burst of connections.
 	acceptsPerEvent = 1
 )
 
@@ -30,29 +31,30 @@ type inboundTraffic struct {
 	statPrefix          string
 	// match is the destination port; 0: any.
 	match         uint32
-	closed        bool
+	closed        bool // all traffic is refused
 	policyFilters *policyFilters
 	omitted       *[]error // collects the patches that the routes leave out
 }
 
+// isGRPC reports whether a protocol is gRPC or gRPC-Web.
 func isGRPC(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_GRPC || p == model.Protocol_PROTOCOL_GRPC_WEB
 }
 
-// detectsHTTP reports whether the proxy detects HTTP on a port of this protocol.
+// detectsHTTP reports whether the proxy detects HTTP on a port with the protocol p.
 func (c Common) detectsHTTP(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
 
-// needsHTTPInspector reports whether the HTTP inspector inspects a port. With Strict mTLS the client's ALPN names the
-// protocol, without the inspector.
+// needsHTTPInspector reports whether a port needs the HTTP inspector. With Strict mTLS it does not, because the
+// client's ALPN names the protocol.
 func (c Common) needsHTTPInspector(p model.Protocol, m MTLS) bool {
 	return c.detectsHTTP(p) && m != Strict
 }
 
 // inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. mtls states that
-// clients may present a certificate. A closed chain answers 403 by an RBAC filter. Its route leads to the black hole,
-// for proxies without that filter and in case a patch removes the filter, and its routes are not patched.
+// clients may present a certificate. A closed chain answers 403 by an RBAC filter. In case the proxy lacks that filter
+// or a patch removes it, the route of a closed chain leads to the black hole, and patches do not apply to it.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.closedByExtension(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
@@ -81,14 +83,14 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	}))
 }
 
-// inboundTCP is the filters of a TCP chain.
+// inboundTCP returns the network filters of a TCP chain.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 	return c.policedTCP(t.Port, t.closed, t.policyFilters, c.tcpFilters(tcpProxyTo(t.Cluster), t.Protocol, inbound), inbound)
 }
 
-// policedTCP is the filters of a TCP chain: what policies and extensions demand, and then the rest. A closed chain ends
-// nowhere whether or not there is an RBAC filter: that filter waits for the client's first bytes, and a server that
-// speaks first would be heard.
+// policedTCP returns the network filters of a TCP chain: those of policies and extensions, then rest. A closed chain
+// has an RBAC filter that refuses all connections, and always leads to the black hole. The RBAC filter alone does not
+// suffice: it waits for the client's first bytes, and a server that sends first would reach the client.
 func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*listenerv3.Filter,
 	context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -103,15 +105,16 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 	return filters
 }
 
-// Build encodes the listener that receives the redirected connections to the workload: one or two chains for each port,
-// and chains for all other ports. If a port has chains and none matches, Envoy closes the connection; the chains for
-// other ports do not receive it (measured). Patches that Envoy would refuse are left out. The error names the listener
-// and the reason why Envoy would refuse it without patches.
+// Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
+// of Ports, and chains for all other ports. If a port has chains and no chain matches, Envoy closes the connection; it
+// does not use the chains for other ports (measured). Patches that Envoy would refuse are left out. The error names the
+// listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err
 }
 
+// build returns the results of Build and Problems.
 func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
@@ -168,14 +171,15 @@ func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 	return r, append(omitted, problems...), err
 }
 
-// Build encodes the listener of one ingress of a Sidecar with captureMode NONE: it binds its own address and receives
-// no redirected connections. Patches that Envoy would refuse are left out. The error names the listener and the address
-// or field that is wrong without patches.
+// Build encodes the listener of one ingress of a Sidecar with captureMode NONE. The listener binds its own address and
+// receives no redirected connections. Patches that Envoy would refuse are left out. The error names the listener, and
+// the invalid address or port, or the constraint of Envoy's API that the listener violates.
 func (i Ingress) Build() (*xds.Resource, error) {
 	r, _, err := i.build()
 	return r, err
 }
 
+// build returns the results of Build and Problems.
 func (i Ingress) build() (*xds.Resource, []error, error) {
 	addr, err := address(i.Bind, i.Inner.Port)
 	if err != nil {
@@ -209,6 +213,7 @@ func (i Ingress) build() (*xds.Resource, []error, error) {
 	return r, append(omitted, problems...), err
 }
 
+// inboundListener returns an inbound listener without chains and listener filters.
 func inboundListener(name string, addr *corev3.Address, c Common) *listenerv3.Listener {
 	return &listenerv3.Listener{
 		Name:                                 name,

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The ALPN protocols that clients of the mesh offer, and those that the proxy answers with (Istio's).
+// meshHTTP, meshTCP and meshAny are ALPN protocols that clients of the mesh offer. httpReply and tcpReply are those
+// that the proxy accepts (Istio's).
 var (
 	meshHTTP  = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
 	meshTCP   = []string{"istio-peer-exchange", "istio"}
@@ -21,19 +22,21 @@ var (
 	tcpReply  = []string{"istio-peer-exchange", "h2", "http/1.1"}
 )
 
+// tlsSocket is Envoy's name of the transport socket for TLS.
 const tlsSocket = "envoy.transport_sockets.tls"
 
-// cipherSuites are the TLS 1.2 suites that servers accept (Istio's): AES-GCM alone, with forward secrecy first.
+// cipherSuites are the TLS 1.2 suites that servers accept by default (Istio's). All use AES-GCM; those with forward
+// secrecy come first.
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
 
-// terminatesMeshTLS reports whether the proxy terminates mTLS of the mesh, and so needs to detect TLS.
+// terminatesMeshTLS reports whether the proxy terminates the mesh's mTLS, for which it must detect TLS.
 func (m MTLS) terminatesMeshTLS() bool { return m == Permissive || m == Strict }
 
-// inboundChains returns the chains of one port, those for mTLS first; none for UDP. A Permissive port that is not
-// stated to be HTTP also accepts other TLS, which the application terminates. A port with TLS of its own (Ended)
-// accepts nothing else. Without a TLS inspector Envoy reports raw_buffer for every connection, so plain chains match
-// that.
+// inboundChains returns the chains of one port, those for mTLS first. For UDP it returns nil. A Permissive port whose
+// protocol is not HTTP also has a chain for TLS of other peers, which the application terminates. A port whose TLS the
+// proxy terminates (Ended) has only a chain for that. A plain chain matches the transport protocol raw_buffer, which
+// Envoy reports for every connection if there is no TLS inspector.
 func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
@@ -58,13 +61,13 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Ended.terminates() {
 		transport := "tls"
 		if !c.Caps.Has(xds.CapTLSInspector) {
-			transport = "" // nothing detects TLS, so a match on it would match no connection
+			transport = "" // TLS is not detected, so a match on "tls" would match no connection
 		}
 		add(t.Protocol.IsHTTP(), transport, nil, tlsOf(c.serverTLS(t.Ended, httpReply)))
 		chains[0].TransportSocketConnectTimeout = connectTimeout
 		return chains
 	}
-	only := func(alpn []string) []string { // with Strict every TLS connection is the mesh's, whatever its ALPN
+	unlessStrict := func(alpn []string) []string { // with Strict, every TLS connection is terminated, whatever its ALPN
 		if mode == Strict {
 			return nil
 		}
@@ -74,12 +77,12 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if mode.terminatesMeshTLS() {
 		switch {
 		case http:
-			add(true, "tls", only(meshAny), c.meshTLS(httpReply))
+			add(true, "tls", unlessStrict(meshAny), c.meshTLS(httpReply))
 		case sniffed:
 			add(true, "tls", meshHTTP, c.meshTLS(httpReply))
-			add(false, "tls", only(meshTCP), c.meshTLS(tcpReply))
+			add(false, "tls", unlessStrict(meshTCP), c.meshTLS(tcpReply))
 		default:
-			add(false, "tls", only(meshAny), c.meshTLS(tcpReply))
+			add(false, "tls", unlessStrict(meshAny), c.meshTLS(tcpReply))
 		}
 	}
 	if mode == Strict {
@@ -95,13 +98,13 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	return chains
 }
 
-// tlsOf returns the transport socket that terminates TLS by a context.
+// tlsOf returns the transport socket that terminates TLS as a context states.
 func tlsOf(context *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(context)}}
 }
 
-// meshTLS returns the transport socket that terminates mTLS of the mesh and answers with the ALPN protocols. Clients
-// need an identity of the mesh's trust domains. MeshConfig.meshMTLS applies to servers alone, as in Istio.
+// meshTLS returns the transport socket that terminates the mesh's mTLS and accepts the ALPN protocols. Clients need an
+// identity of the mesh's trust domains. As in Istio, MeshConfig.meshMTLS applies only to servers.
 func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
 	context := identity.Context(alpn, &tlsv3.CertificateValidationContext{
 		MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(c.mesh()))})

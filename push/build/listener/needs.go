@@ -12,11 +12,10 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// references collects the resources that a listener requests over ADS: route configurations and filter configurations,
-// each once, in the order of the listener.
+// references collects the route configurations and filter configurations that a listener requests over ADS.
 type references struct {
-	refs []xds.Ref
-	seen map[xds.Ref]bool
+	refs []xds.Ref        // each once, in the order of the listener
+	seen map[xds.Ref]bool // the elements of refs
 }
 
 // referencesOf returns the resources that a listener requests over ADS.
@@ -33,33 +32,36 @@ func referencesOf(l *listenerv3.Listener) []xds.Ref {
 	return n.refs
 }
 
+// add adds a resource if its name is not empty and its source is ADS.
 func (n *references) add(t xds.Type, name string, from *corev3.ConfigSource) {
 	if name != "" && from.GetAds() != nil {
-		n.once(xds.Ref{Type: t, Name: name})
+		n.addOnce(xds.Ref{Type: t, Name: name})
 	}
 }
 
-func (n *references) once(ref xds.Ref) {
+// addOnce adds a resource unless it was added before.
+func (n *references) addOnce(ref xds.Ref) {
 	if !n.seen[ref] {
 		n.seen[ref] = true
 		n.refs = append(n.refs, ref)
 	}
 }
 
-// The fields by which a connection manager references other resources.
+// These are the numbers of the fields by which a connection manager references other resources.
 var (
 	rdsField       = numberOf(&hcmv3.HttpConnectionManager{}, "rds")
 	filtersField   = numberOf(&hcmv3.HttpConnectionManager{}, "http_filters")
 	discoveryField = numberOf(&hcmv3.HttpFilter{}, "config_discovery")
 )
 
+// numberOf returns the number of a field of a message.
 func numberOf(m proto.Message, field protoreflect.Name) protowire.Number {
 	return m.ProtoReflect().Descriptor().Fields().ByName(field).Number()
 }
 
-// addManager adds the references of an encoded connection manager, its routes first. Only the fields with references
-// are decoded, because a connection manager is long and may contain its routes. Bytes that are not a message are read
-// up to the first error.
+// addManager adds the references of an encoded connection manager, its routes first. It decodes only the fields with
+// references, because a connection manager is long and may contain its routes. It ignores the bytes behind a decoding
+// error.
 func (n *references) addManager(encoded []byte) {
 	var filters [][]byte
 	_ = protowalk.Each(encoded, func(f protowalk.Field) error {

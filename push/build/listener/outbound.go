@@ -14,22 +14,24 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// plaintextHTTP are the protocols that the HTTP inspector reports for HTTP/1.1 and for HTTP/2 without TLS. HTTP/1.0
-// goes to TCP chains, because the connection manager refuses it.
+// plaintextHTTP are the protocols that the HTTP inspector reports for HTTP/1.1 and for HTTP/2 without TLS. HTTP/1.0 is
+// not among them, because the connection manager refuses it; such connections go to TCP chains.
 var plaintextHTTP = []string{"http/1.1", "h2c"}
 
+// rawBuffer is the transport protocol of connections without TLS.
 const rawBuffer = "raw_buffer"
 
-// connectTimeout is the limit of TLS handshakes, for chains that terminate TLS by their Spec or by a patch (Istio's).
+// connectTimeout limits TLS handshakes, for chains that terminate TLS by their Spec or by a patch (Istio's).
 var connectTimeout = durationpb.New(15 * time.Second)
 
-// Build encodes an outbound listener. Patches that Envoy would refuse are left out. The error names the listener, and
-// the address or the constraint of Envoy's API that is wrong without patches.
+// Build encodes the listener. Patches that Envoy would refuse are left out. The error names the listener, and the
+// invalid Bind or Port, or the constraint of Envoy's API that the listener violates.
 func (o Outbound) Build() (*xds.Resource, error) {
 	r, _, err := o.build()
 	return r, err
 }
 
+// build returns the results of Build and Problems.
 func (o Outbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(o.Bind, o.Port)
 	if err != nil {
@@ -55,8 +57,8 @@ func (o Outbound) build() (*xds.Resource, []error, error) {
 	return o.patchAndEncode(l, outbound)
 }
 
-// chains returns the chains with a match, the chain for all other connections, and whether the HTTP inspector is needed
-// to tell them apart. If rest is nil, other connections are closed.
+// chains returns the chains with a match, and the chain for all other connections. If rest is nil, other connections
+// are closed. sniffed states that the chains need the HTTP inspector.
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
@@ -70,7 +72,7 @@ func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.F
 			http.FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP}
 			chains, sniffed = append(chains, http), true
 		case o.Sniff && others:
-			// Without an HTTP inspector nothing detects HTTP, so the TCP chains receive HTTP too.
+			// Without an HTTP inspector HTTP is not detected, so the TCP chains receive HTTP too.
 		default:
 			rest = http
 		}
@@ -81,8 +83,8 @@ func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.F
 	return chains, rest, sniffed
 }
 
-// addInspectors adds the listener filters. The HTTP inspector reads plain text only, so it comes with a TLS inspector;
-// Envoy would otherwise add one itself (https://github.com/envoyproxy/envoy/issues/13601).
+// addInspectors adds the listener filters that the chains need. The HTTP inspector reads only plain text, so a TLS
+// inspector precedes it; without one, Envoy adds it itself (https://github.com/envoyproxy/envoy/issues/13601).
 func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 	names := false
 	for _, c := range l.FilterChains {
@@ -98,14 +100,16 @@ func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 	}
 }
 
-// Build encodes the listener that receives redirected outbound connections. It passes each connection to the listener
-// of its original destination, and forwards or closes a connection that has no such listener. Patches that Envoy would
-// refuse are left out. The error names the listener and the reason why Envoy would refuse it without patches.
+// Build encodes the listener that receives redirected outbound connections. The listener passes each connection to the
+// listener of the connection's original destination. Without such a listener, it forwards or closes the connection.
+// Patches that Envoy would refuse are left out. The error names the listener, and the invalid Port or the constraint of
+// Envoy's API that the listener violates.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err
 }
 
+// build returns the results of Build and Problems.
 func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
@@ -143,13 +147,13 @@ func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 	return v.patchAndEncode(l, outbound)
 }
 
-// defaultDetectionTimeout is the time that virtualOutbound waits for the first bytes of a connection to detect HTTP,
-// unless the mesh sets protocolDetectionTimeout. It is short because every redirected connection waits, also one in
-// which the server is the first to send.
+// defaultDetectionTimeout is the time for which virtualOutbound waits for the first bytes of a connection to detect
+// HTTP, unless the mesh sets protocolDetectionTimeout. It is short because every connection waits if its server is the
+// first to send.
 var defaultDetectionTimeout = durationpb.New(100 * time.Millisecond)
 
-// addHTTPByHost routes plain HTTP by its host if the destination has no listener. The former last chain becomes the
-// default chain, for all other connections.
+// addHTTPByHost adds a chain that routes plain HTTP by its host. The last chain becomes the default chain, for all
+// other connections.
 func (v VirtualOutbound) addHTTPByHost(l *listenerv3.Listener) {
 	rest := l.FilterChains[len(l.FilterChains)-1]
 	l.DefaultFilterChain = rest
@@ -159,8 +163,8 @@ func (v VirtualOutbound) addHTTPByHost(l *listenerv3.Listener) {
 		Filters:          v.outboundHTTP(httpTraffic{statPrefix: xds.OutboundCatchAllHTTP, rds: xds.AllowAny, unknown: v.Unknown}),
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
-		// This filter comes first. Envoy's own would come last, and would not run at all if the inspectors run into their
-		// timeout, as they do when the server is the first to send.
+		// This filter comes first. The filter that Envoy adds by itself would come last. It would not run if the inspectors
+		// reach their timeout, which happens if the server is the first to send.
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
 	}
 	l.ListenerFilters = append(l.ListenerFilters, tlsInspector(), httpInspector())

@@ -12,15 +12,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// inboundServer is the server header of inbound responses, unless proxyHeaders sets another (Istio's).
+// inboundServer is the value of the header server in inbound responses, unless proxyHeaders sets another one (Istio's).
 const inboundServer = "istio-envoy"
 
-// Values and tables that translate proxyHeaders and connectionSettings of a ProxyConfig to Envoy
+// These values and tables translate proxyHeaders and connectionSettings of a ProxyConfig to Envoy's configuration
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig; istio: pilot/pkg/networking/util,
 // GetProxyHeadersFromProxyConfig; pilot/pkg/networking/core, applyConnectionSettingsToHCM).
 var (
 	quietRouterConfig = xds.Any(&routerv3.Router{SuppressEnvoyHeaders: true})
-	// peerOutboundMesh is peerOutbound that sends no metadata of the proxy to servers outside the mesh.
+	// peerOutboundMesh differs from peerOutbound: it sends no metadata of the proxy to servers outside the mesh.
 	peerOutboundMesh = peerMetadata("upstream", []any{map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}})
 
 	forwardings = map[meshv1.ForwardClientCertDetails]hcmv3.HttpConnectionManager_ForwardClientCertDetails{
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// Short names of two types of Istio's ProxyConfig.
+// These are short names of two types of Istio's ProxyConfig.
 type (
 	istioUnderscores    = meshv1.ProxyConfig_ConnectionSettings_HeadersWithUnderscoresAction
 	istioEscapedSlashes = meshv1.ProxyConfig_ConnectionSettings_PathWithEscapedSlashesAction
@@ -67,8 +67,8 @@ func routerFilterConfig(h *meshv1.ProxyConfig_ProxyHeaders) *anypb.Any {
 	return routerConfig
 }
 
-// peerMetadataConfig returns the configuration of Istio's filter that exchanges workload metadata with the peer's
-// proxy, for one direction.
+// peerMetadataConfig returns the configuration of Istio's filter peer_metadata for one direction. The filter exchanges
+// workload metadata with the peer's proxy.
 func peerMetadataConfig(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb.Any {
 	switch {
 	case inbound:
@@ -79,7 +79,7 @@ func peerMetadataConfig(h *meshv1.ProxyConfig_ProxyHeaders, inbound bool) *anypb
 	return peerOutbound
 }
 
-// setHeaders sets the headers that the connection manager adds, changes and removes.
+// setHeaders sets how the connection manager adds, changes and removes headers, by proxyHeaders of the ProxyConfig.
 func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	h, in := c.headers(), t.routes != nil
 	if in || t.server != nil {
@@ -103,7 +103,7 @@ func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	}
 	forward := forwardings[h.GetForwardedClientCert()]
 	if !in || !t.mtls && forward != hcmv3.HttpConnectionManager_ALWAYS_FORWARD_ONLY {
-		return // Envoy's default removes the header x-forwarded-client-cert
+		return // by default Envoy removes the header x-forwarded-client-cert
 	}
 	m.ForwardClientCertDetails = forward
 	if forward == hcmv3.HttpConnectionManager_APPEND_FORWARD || forward == hcmv3.HttpConnectionManager_SANITIZE_SET {
@@ -116,8 +116,8 @@ func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	}
 }
 
-// setConnections sets connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths and of
-// header names. They replace the settings of the mesh and of the node's IDLE_TIMEOUT.
+// setConnections applies connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths and
+// header names. They override the settings of the mesh and the node's IDLE_TIMEOUT.
 func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	s := c.connections()
 	if s == nil {
@@ -154,12 +154,12 @@ func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// setBuffer sets the limit of the buffer of each connection, in bytes.
+// setBuffer sets the limit of each connection's buffer, in bytes, by connectionSettings.
 func (c Common) setBuffer(l *listenerv3.Listener) {
 	l.PerConnectionBufferLimitBytes = unsigned(c.connections().GetListenerPerConnectionBufferLimitBytes())
 }
 
-// unsigned converts a number that store/proxyconfig ensures is not negative; nil stays nil.
+// unsigned converts a number; nil stays nil. store/proxyconfig ensures that the number is not negative.
 func unsigned(n *wrapperspb.Int32Value) *wrapperspb.UInt32Value {
 	if n == nil {
 		return nil

@@ -16,20 +16,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Names of the RBAC filters.
+// These are Envoy's names of the RBAC filters.
 const (
 	httpRBAC    = "envoy.filters.http.rbac"
 	networkRBAC = "envoy.filters.network.rbac"
 )
 
-// dryRunPrefix holds the prefixes of the statistics of dry runs, by action (Istio's).
+// dryRunPrefix maps an action to the prefix of its dry runs' statistics (Istio's).
 var dryRunPrefix = map[configrbacv3.RBAC_Action]string{
 	configrbacv3.RBAC_ALLOW: "istio_dry_run_allow_",
 	configrbacv3.RBAC_DENY:  "istio_dry_run_deny_",
 }
 
-// policyFilters are the filters that enforce the security policies of inbound traffic. They are built once and shared
-// by all chains of a listener.
+// policyFilters holds the filters that enforce security policies on inbound traffic. All chains of a listener share
+// them.
 type policyFilters struct {
 	http                  []*hcmv3.HttpFilter
 	tcp                   []*listenerv3.Filter
@@ -38,8 +38,8 @@ type policyFilters struct {
 	closedHTTP, closedTCP bool // traffic is refused: the proxy lacks a filter that the policies need
 }
 
-// buildPolicyFilters builds the filters of policies in Istio's order: providers of external authorization, tokens,
-// rules. routed means that requests are routed by their host, and by claims of tokens: at a gateway.
+// buildPolicyFilters builds the filters of policies in Istio's order: external authorization, tokens, rules. A gateway
+// sets routed, because it routes requests by their host and by claims of tokens.
 func (c Common) buildPolicyFilters(
 	policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 	routed bool,
@@ -80,8 +80,8 @@ func (c Common) buildPolicyFilters(
 	return s
 }
 
-// splitPolicyFilters returns the filters of policies in three parts, between which extensions are inserted: providers
-// of external authorization, tokens, rules. All parts are empty for a closed connection manager.
+// splitPolicyFilters returns the HTTP filters of policies in three parts, because extensions are inserted between them:
+// external authorization, tokens, rules. All parts are empty if the connection manager is closed or has no policies.
 func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.HttpFilter) {
 	if s := h.policyFilters; s != nil && !h.closed {
 		return s.http[:s.providers], s.http[s.providers:s.tokens], s.http[s.tokens:]
@@ -89,8 +89,8 @@ func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.Htt
 	return nil, nil, nil
 }
 
-// addTCPPolicyFilters adds the filters for connections that are not HTTP. They verify no tokens, and send no requests
-// to a provider that speaks HTTP, as in Istio.
+// addTCPPolicyFilters adds the filters for connections of other protocols than HTTP. As in Istio, they verify no
+// tokens, and CUSTOM policies with a provider over HTTP have no effect on them.
 func (c Common) addTCPPolicyFilters(
 	s *policyFilters, policies intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 ) {
@@ -127,16 +127,18 @@ func (c Common) addTCPPolicyFilters(
 // tcpStatistics is the prefix of the statistics of network RBAC filters (Istio's).
 const tcpStatistics = "tcp."
 
+// addHTTP appends an HTTP filter.
 func (s *policyFilters) addHTTP(name string, config proto.Message) {
 	s.http = append(s.http, &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: xds.Any(config)}})
 }
 
+// addTCP appends a network filter.
 func (s *policyFilters) addTCP(name string, config proto.Message) {
 	s.tcp = append(s.tcp, filter(name, config))
 }
 
-// authorizerOf returns the entry of a provider in all. A provider without an entry is returned as one that is wrong, so
-// that its requests are refused.
+// authorizerOf returns the Authorizer of a provider. If all does not contain it, the result has Wrong set, so that
+// requests are refused.
 func authorizerOf(all intern.List[extauthz.Authorizer], provider string) extauthz.Authorizer {
 	for _, a := range all.All() {
 		if a.Provider == provider {

@@ -211,6 +211,7 @@ func guard(t *testing.T, us issuer) guarded {
 // Policies in a real Envoy: a token is verified, and rules use its claims; a provider authorises the requests of a
 // CUSTOM policy over HTTP and gRPC; a provider that cannot be reached refuses; a dry run refuses nothing and is
 // counted.
+// Promise: security-tenants.md#external-authorisation, security-tenants.md#key-sets
 func TestPoliciesThroughEnvoy(t *testing.T) {
 	us, them := newIssuer(t), newIssuer(t)
 	g := guard(t, us)

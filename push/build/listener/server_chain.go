@@ -16,17 +16,21 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Fragment draws the filter chain as a field of a Listener. Its Needs are the route configuration and the extensions
-// that it asks for. With a Fault the chain takes the connections that it matches, and ends them: left out, they would
-// go to a chain that matches less, and perhaps asks clients for no certificate. An error is a fault of the plan.
+// Fragment encodes the filter chain as the field filter_chains of a Listener. Its Needs are the route configuration and
+// the extensions that the chain requests. If Fault returns an error, the chain closes the connections that it matches.
+// If it were left out instead, these connections would reach a less specific chain, which may request no certificate.
+//
+// Fragment fails if the plan made a mistake: TCP has SNI or CIDRs, Names need a TLS inspector that the proxy lacks,
+// QUIC is combined with TLS settings that do not permit it, or Envoy would refuse the chain. The error names the port
+// and the server names.
 func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	name := fmt.Sprintf("filter chain of port %d", s.Port)
 	if s.Names.Len() > 0 {
 		name += " for " + strings.Join(s.Names.All(), ", ")
 	}
-	chain, err := s.draw()
+	chain, err := s.build()
 	if err == nil {
-		err = patch.Check(chain) // inside the Anys, too: Envoy refuses all of a listener
+		err = patch.Check(chain) // also the messages in Anys, for which Envoy would refuse the whole listener
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -39,7 +43,8 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	return f, nil
 }
 
-func (s ServerChain) draw() (*listenerv3.FilterChain, error) {
+// build returns the filter chain; see Fragment.
+func (s ServerChain) build() (*listenerv3.FilterChain, error) {
 	s.Proxy = s.Proxy.OfGateway()
 	if s.TCP.SNI.Len()+s.TCP.CIDRs.Len() > 0 {
 		return nil, errors.New("the target of TCP has a match of its own")
@@ -72,8 +77,8 @@ func (s ServerChain) draw() (*listenerv3.FilterChain, error) {
 	return chain, nil
 }
 
-// http is the filters of an HTTP chain. Where it is closed the connection manager answers 403; proxies without the RBAC
-// filter end the connection.
+// http returns the network filters of an HTTP chain. If the chain is closed, the connection manager answers 403; a
+// proxy without the RBAC filter closes the connections instead.
 func (s ServerChain) http(policies *policyFilters) []*listenerv3.Filter {
 	closed := s.Closed || policies.closedHTTP || s.closedByExtension(false, s.Port)
 	if s.closedByExtension(true, s.Port) || closed && !s.Caps.Has(xds.CapRBACHTTP) {
@@ -85,22 +90,23 @@ func (s ServerChain) http(policies *policyFilters) []*listenerv3.Filter {
 	}))
 }
 
-// serverTraffic holds the properties of a connection manager that only gateways have.
+// serverTraffic holds the settings of a connection manager that only gateways have.
 type serverTraffic struct {
 	quic     bool
 	internal []string // networks whose requests are internal
 }
 
-// serve sets what a connection manager needs towards clients outside of the mesh: whose address counts, and which
-// headers of a client are believed (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
-func (c Common) serve(m *hcmv3.HttpConnectionManager, t *serverTraffic) {
+// setServer sets the settings of a connection manager for clients outside of the mesh: how the client's address is
+// determined, and which headers of clients are trusted. A nil t changes nothing
+// (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
+func (c Common) setServer(m *hcmv3.HttpConnectionManager, t *serverTraffic) {
 	if t == nil {
 		return
 	}
 	m.UseRemoteAddress = wrapperspb.Bool(true)
 	m.XffNumTrustedHops = c.Proxy.Gateway.TrustedProxies
 	if m.HttpProtocolOptions == nil {
-		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{} // as Istio's control plane
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{} // as in istiod
 	}
 	if t.quic {
 		m.CodecType, m.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}

@@ -217,6 +217,7 @@ func TestClosedServerChains(t *testing.T) {
 
 // Of TLS that cannot be ended the connections end, and the chain still takes its names: otherwise a wildcard of another
 // server would take them, which perhaps asks clients for no certificate. A chain that no plan should make is an error.
+// Promise: security-gateways.md#make-a-gateway-fail, security-gateways.md#take-hosts-ports-and-traffic
 func TestServerChainsThatCannotBe(t *testing.T) {
 	ended := func(tls ServerTLS, edit func(*ServerChain)) ServerChain {
 		s := httpServer(gatewayProxy(t), "r", "a.test")

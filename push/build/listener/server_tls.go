@@ -18,10 +18,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// http3Reply is what HTTP/3 answers by ALPN.
+// http3Reply lists the ALPN protocols of HTTP/3 servers.
 var http3Reply = []string{"h3"}
 
-// transportSocket ends the TLS of a chain; nil: bytes pass on as they come.
+// transportSocket returns the transport socket that terminates the chain's TLS, or nil if the chain terminates no TLS.
 func (s ServerChain) transportSocket() *corev3.TransportSocket {
 	if !s.TLS.terminates() {
 		return nil
@@ -40,20 +40,21 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// Fault reports why TLS cannot be ended as it is stated: by this proxy, or at all; nil: it can. The error names the
-// field of the server.
+// Fault returns an error if the proxy cannot terminate TLS as the Spec states: the mode needs a mesh certificate that
+// the proxy lacks, the TLS versions are invalid, or certificates are missing. The error names the field of the
+// Gateway's server, and states that connections are closed.
 func (s ServerChain) Fault() error {
 	tls := s.TLS
 	if !tls.terminates() {
 		return nil
 	}
-	ofAgent := func(secret Secret) bool { return secret.Cluster == xds.SDSCluster }
-	agents := ofAgent(tls.Trust) || slices.ContainsFunc(tls.Secrets.All(), ofAgent)
+	fromAgent := func(secret Secret) bool { return secret.Cluster == xds.SDSCluster }
+	needsAgent := fromAgent(tls.Trust) || slices.ContainsFunc(tls.Secrets.All(), fromAgent)
 	mesh := tls.Mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL
 	_, least := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(tls.Least)]
 	_, most := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(tls.Most)]
 	switch {
-	case (mesh || agents) && !s.Caps.Has(xds.CapIdentity):
+	case (mesh || needsAgent) && !s.Caps.Has(xds.CapIdentity):
 		return errors.New("tls.mode: the proxy has no certificate of the mesh; connections are closed")
 	case !least || !most:
 		return fmt.Errorf("tls.minProtocolVersion: versions %d and %d are not known; connections are closed", tls.Least, tls.Most)
@@ -69,10 +70,11 @@ func (s ServerChain) Fault() error {
 	return nil
 }
 
-// certificates are those of the server by SDS; nil: Envoy reads files.
+// certificates returns the SDS references of the server's certificates. The result is nil if Envoy itself reads them
+// from files.
 func (c Common) certificates(s ServerTLS) (own []*tlsv3.SdsSecretConfig) {
 	for _, secret := range s.Secrets.All() {
-		own = append(own, secret.draw())
+		own = append(own, secret.sdsConfig())
 	}
 	if len(own) == 0 && c.Caps.Has(xds.CapFileSecrets) {
 		for _, pair := range s.files() {
@@ -82,7 +84,7 @@ func (c Common) certificates(s ServerTLS) (own []*tlsv3.SdsSecretConfig) {
 	return own
 }
 
-// files are the certificates that are files, with their keys.
+// files returns the pairs of certificate file and key file.
 func (s ServerTLS) files() [][2]string {
 	all := [][2]string{{s.Certificate, s.Key}}
 	if s.Certificate2 != "" {
@@ -91,15 +93,16 @@ func (s ServerTLS) files() [][2]string {
 	return all
 }
 
-// draw is the source of a secret.
-func (s Secret) draw() *tlsv3.SdsSecretConfig {
+// sdsConfig returns the reference to a secret.
+func (s Secret) sdsConfig() *tlsv3.SdsSecretConfig {
 	if s.Cluster == "" {
 		return identity.OverADS(s.Name)
 	}
 	return identity.Of(s.Name, s.Cluster)
 }
 
-// clients returns the names, pins and trust by which certificates of clients are verified, beside their authorities.
+// clients returns the verification of clients' certificates except for its authorities: names, pins, and whether the
+// chain of trust is verified.
 func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 	v := &tlsv3.CertificateValidationContext{}
 	identity.Expect(v, s.Clients.All())
@@ -116,17 +119,17 @@ func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 	return v
 }
 
-// pinned is the length of a SHA-256, bytes.
-const pinned = 32
+// pinSize is the length of a pin, a SHA-256 sum, in bytes.
+const pinSize = 32
 
-// noCertificate is a pin that no certificate matches, where all pins that are stated are malformed: without a pin Envoy
+// noCertificate is a pin that no certificate matches. It is used if all stated pins are malformed: without a pin, Envoy
 // would accept any certificate.
-var noCertificate = strings.Repeat("00", pinned)
+var noCertificate = strings.Repeat("00", pinSize)
 
-// pins are those of a list that are SHA-256 sums. Envoy refuses a listener with others.
+// pins returns the stated pins that are SHA-256 sums. Envoy would refuse a listener with other pins.
 func pins(stated []string, decode func(string) ([]byte, error)) (valid []string) {
 	for _, pin := range stated {
-		if sum, err := decode(pin); err == nil && len(sum) == pinned {
+		if sum, err := decode(pin); err == nil && len(sum) == pinSize {
 			valid = append(valid, pin)
 		}
 	}

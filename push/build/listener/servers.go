@@ -15,23 +15,25 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// gateway is the patch context of gateways.
 const gateway = networkingv1.EnvoyFilter_GATEWAY
 
-// fieldFilterChains is the field Listener.filter_chains.
+// fieldFilterChains is the number of the field Listener.filter_chains.
 const fieldFilterChains = 3
 
 var proxyProtocolConfig = xds.Any(&proxyprotocolv3.ProxyProtocol{})
 
-// Build draws the listener as a rope: the head, and the filter chains as they are. Where patches may match, chains are
-// decoded, patched as parts of the whole listener, and encoded again; chains that no patch changes keep their bytes.
-// An error: there is no chain, or Envoy would refuse the head. Patches for which Envoy would refuse the listener are
-// left out.
+// Build encodes the listener as a rope: the head, then the encoded filter chains unchanged. If the Spec has patches, it
+// decodes the chains, patches the whole listener, and encodes it again; chains that no patch changes keep their bytes.
+// Patches for which Envoy would refuse the listener are left out. Build fails if the Spec has no chains, if Bind or
+// Port is invalid, or if the listener violates a constraint of Envoy's API. The error names the listener.
 func (s Servers) Build() (*xds.Resource, error) {
-	r, _, err := s.draw()
+	r, _, err := s.build()
 	return r, err
 }
 
-func (s Servers) draw() (*xds.Resource, []error, error) {
+// build returns the results of Build and Problems.
+func (s Servers) build() (*xds.Resource, []error, error) {
 	s.Proxy = s.Proxy.OfGateway()
 	head, err := s.head()
 	if err == nil && s.Chains.Len() == 0 {
@@ -50,18 +52,19 @@ func (s Servers) draw() (*xds.Resource, []error, error) {
 	return r, nil, err
 }
 
-// needs are the resources that the chains ask for, each once, in order.
+// needs returns the resources that the chains request over ADS, each once, in order.
 func (s Servers) needs() []xds.Ref {
 	n := references{seen: map[xds.Ref]bool{}}
 	for _, f := range s.Chains.All() {
 		for _, ref := range f.Needs {
-			n.once(ref)
+			n.addOnce(ref)
 		}
 	}
 	return n.refs
 }
 
-// patched is the listener with its patches. The problems are the patches that it is drawn without.
+// patched decodes the chains into l, applies the patches and encodes the listener. The second result lists the patches
+// that are left out.
 func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error) {
 	fail := func(err error) (*xds.Resource, []error, error) {
 		return nil, nil, fmt.Errorf("listener %s: %w", s.Name, err)
@@ -75,7 +78,7 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 	}
 	l, problems := patch.Listener(l, gateway, s.Patches.All())
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
-		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}} // as finish
+		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}} // as in patchAndEncode
 	}
 	if err := l.ValidateAll(); err != nil {
 		return fail(err)
@@ -97,12 +100,12 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 	return r, problems, err
 }
 
-// head is the listener without its filter chains.
+// head returns the listener without its filter chains.
 //
-// Istio's control plane adds the TLS inspector once a chain has TLS. Here the inspector is there from the first server
-// on: were it added later, Envoy would replace the listener and drain the connections of all servers. A connection that
-// sends nothing passes the inspector after Envoy's 15 s, so clients may connect ahead of their first request. Behind
-// the PROXY protocol it ends, because no connection without that header may pass.
+// istiod adds the TLS inspector as soon as a chain has TLS. Here the inspector is present from the first server on. If
+// it were added later, Envoy would replace the listener and drain the connections of all servers. A connection that
+// sends nothing passes the inspector after Envoy's 15 s, so clients may connect before their first request. With the
+// PROXY protocol such a connection is closed, because a connection without the PROXY header must not pass.
 func (s Servers) head() (*listenerv3.Listener, error) {
 	addr, err := address(s.Bind, s.Port)
 	if err != nil {
@@ -120,7 +123,7 @@ func (s Servers) head() (*listenerv3.Listener, error) {
 	if s.QUIC {
 		return l, overUDP(l)
 	}
-	if s.Proxy.Gateway.ProxyProtocol { // first: its header comes before all other bytes
+	if s.Proxy.Gateway.ProxyProtocol { // the first filter, because the PROXY header precedes all other bytes
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.proxy_protocol", proxyProtocolConfig))
 	}
 	if !s.Opaque && s.Caps.Has(xds.CapTLSInspector) {
@@ -130,7 +133,7 @@ func (s Servers) head() (*listenerv3.Listener, error) {
 	return l, nil
 }
 
-// overUDP makes the listener one of HTTP/3. An error: it has a Unix socket.
+// overUDP changes a listener to serve HTTP/3. It fails if the listener has a Unix socket.
 func overUDP(l *listenerv3.Listener) error {
 	all := []*corev3.Address{l.Address}
 	for _, other := range l.AdditionalAddresses {

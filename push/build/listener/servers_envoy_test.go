@@ -30,6 +30,7 @@ func at(t *testing.T, s Servers) (uint32, *listenerv3.Listener) {
 
 // Traffic through a real Envoy as a gateway: plain HTTP and several servers with TLS on one port, TLS that is passed
 // on, with and without the mesh's ALPN, the PROXY protocol, and servers that are the first to speak.
+// Promise: security-gateways.md#take-hosts-ports-and-traffic
 func TestServersThroughEnvoy(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		certificate := r.Header.Get("X-Forwarded-Client-Cert")

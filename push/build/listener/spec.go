@@ -1,4 +1,4 @@
-// Package listener builds listeners: a Spec in, an encoded Listener out.
+// Package listener builds listeners: it encodes a Spec as a Listener.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package listener
@@ -25,13 +25,13 @@ var MeshFields = []protoreflect.Name{
 	"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases", "mesh_mTLS",
 }
 
-// Common holds the inputs that every kind of listener has.
+// Common holds the inputs that every type of listener has.
 type Common struct {
 	Mesh *model.Mesh // nil: Istio's defaults
-	Caps xds.Caps    // of the proxy; filters that the proxy lacks are left out
+	Caps xds.Caps    // capabilities of the proxy; filters that it lacks are left out
 	xds.Listening
-	Telemetry telemetry.Spec           // for the direction of the listener
-	Patches   intern.List[model.Patch] // that may match this listener or, inbound, the routes inside it
+	Telemetry telemetry.Spec           // settings for the direction of the listener
+	Patches   intern.List[model.Patch] // patches that may match the listener or the routes inside an inbound listener
 	// Extensions are the filters of WasmPlugins and TrafficExtensions for the direction of the listener, by priority.
 	Extensions intern.List[extension.Filter]
 	// Proxy holds the settings of headers and connections, from the proxy's ProxyConfig or else the mesh's.
@@ -40,28 +40,30 @@ type Common struct {
 	HeaderCase bool
 }
 
-// Outbound is the input of one outbound listener: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a Sidecar's egress.
+// Outbound is the input of one outbound listener, such as 0.0.0.0_80, 10.96.0.11_9000, or the listener of a Sidecar's
+// egress.
 type Outbound struct {
 	Common
 	Name       string
 	Bind       string // an IP, or unix://path
 	Port       uint32
-	BindToPort bool // false: virtualOutbound passes connections to it by their original destination
+	BindToPort bool // false: the listener opens no socket; virtualOutbound passes connections to it
 	// Route is the name of the route configuration for HTTP (RDS over ADS); empty: the listener has no HTTP chain.
 	Route string
-	// Sniff states that the protocol of a port with a Route is unknown: the HTTP inspector detects HTTP, and other
-	// connections go to TCP or Fallback. Without Sniff the inspector detects HTTP only if TCP or Fallback is set;
-	// otherwise all connections are HTTP. A proxy without the inspector treats the port as TCP with Sniff, and as HTTP
-	// without Sniff.
+	// Sniff states that the protocol of a port with a Route is unknown. If Sniff, TCP or Fallback is set, the HTTP
+	// inspector detects HTTP, and other connections go to TCP or Fallback. If none is set, every connection is HTTP. For a
+	// proxy without the inspector, every connection is TCP if Sniff is set together with TCP or Fallback, and HTTP
+	// otherwise.
 	Sniff bool
-	// TCP are the chains for connections that are not HTTP; the first that matches receives the connection.
+	// TCP are the chains for connections of other protocols than HTTP. The first chain that matches receives a connection.
 	TCP intern.List[Chain]
 	// Fallback is the cluster for connections that no chain matches; empty: they are closed.
 	Fallback string
 	GRPCWeb  bool // a service behind Route speaks gRPC-Web
-	// Dynamic are the wildcard hosts of Route, sorted. The proxy resolves a name below them when a client requests it.
+	// Dynamic are the wildcard hosts of Route, sorted. The proxy resolves a name that they cover when a client requests
+	// it.
 	Dynamic          intern.List[string]
-	dnscache.Unknown // for requests by Route to unknown hosts
+	dnscache.Unknown // settings of requests to unknown hosts by Route
 }
 
 // Chain is one TCP filter chain. Empty SNI and CIDRs match every connection.
@@ -69,13 +71,13 @@ type Chain struct {
 	SNI        intern.List[string]
 	CIDRs      intern.List[string] // destination, "ip" or "ip/length"
 	Targets    intern.List[Target] // one, or several by weight; empty: connections are closed
-	StatPrefix string              // of statistics; empty: the name of the cluster
-	Protocol   model.Protocol      // of the port
-	// Dynamic is a wildcard host, for a chain with one target: the proxy resolves the name in the client's SNI, and
+	StatPrefix string              // prefix of the statistics; empty: the name of the cluster
+	Protocol   model.Protocol      // protocol of the port
+	// Dynamic is a wildcard host, for a chain with one target. The proxy resolves the name in the client's SNI and
 	// connects to DynamicPort. Empty: the target's cluster has endpoints.
 	Dynamic     string
 	DynamicPort uint32
-	Rule        *model.DestinationRule // of the host; nil: no rule applies
+	Rule        *model.DestinationRule // the rule of the host; nil: no rule applies
 	Policy      traffic.Ref            // idle timeout, hashing and tunnel of the target
 }
 
@@ -102,35 +104,35 @@ type VirtualInbound struct {
 	Ports       intern.List[InboundPort]
 	Transparent bool                       // TPROXY: connections to the application keep the client's address
 	Closed      bool                       // all traffic is refused: a policy that does not parse selects the workload
-	Rest        MTLS                       // of the ports that are not in Ports
+	Rest        MTLS                       // mode of the ports that are not in Ports
 	Policies    intern.List[*model.Policy] // AuthorizationPolicies that select the workload
 	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and the
 	// oldest first within each namespace.
 	Authentications intern.List[*model.Policy]
-	Authorizers     intern.List[extauthz.Authorizer] // the providers that the CUSTOM policies name
+	Authorizers     intern.List[extauthz.Authorizer] // providers that the CUSTOM policies name
 }
 
 // MTLS is the mode in which the proxy accepts connections to a port.
 type MTLS uint8
 
-// The modes of MTLS. Permissive and Strict require a proxy with a certificate of the mesh and a TLS inspector.
+// The modes of MTLS. Permissive and Strict require a proxy with a mesh certificate and a TLS inspector.
 const (
-	Plain      MTLS = iota // bytes pass unchanged; the application terminates TLS
-	Permissive             // mTLS of the mesh, or as Plain
-	Strict                 // mTLS of the mesh alone
+	Plain      MTLS = iota // bytes pass unchanged; the application terminates TLS, if any
+	Permissive             // the mesh's mTLS is terminated; other bytes pass unchanged
+	Strict                 // the mesh's mTLS is terminated; other connections are closed
 	Refused                // every connection is refused
 )
 
 // InboundPort is the traffic of one port of the workload.
 type InboundPort struct {
-	Port     uint32         // of the connection's destination
-	Protocol model.Protocol // AUTO: detected
+	Port     uint32         // destination port of the connections
+	Protocol model.Protocol // AUTO: the proxy detects HTTP
 	Cluster  string         // inbound|port||
-	Host     string         // of the service, for the names of spans; empty: no service has the port
-	// ServicePort is the port of the service, in the name of the virtual host: inbound|http|port.
+	Host     string         // host of the service, for the names of spans; empty: no service has the port
+	// ServicePort is the port of the service, which the name of the virtual host (inbound|http|port) contains.
 	ServicePort uint32
 	MTLS        MTLS
-	Ended       ServerTLS // TLS that the proxy terminates with its own files; only with MTLS Plain
+	Ended       ServerTLS // TLS that the proxy terminates with its own files; only if MTLS is Plain
 }
 
 // ServerTLS holds the settings of TLS termination at a Sidecar's ingress listener or a Gateway's server. It is
@@ -139,34 +141,34 @@ type ServerTLS struct {
 	// Mode is SIMPLE, MUTUAL, OPTIONAL_MUTUAL or ISTIO_MUTUAL. Only ISTIO_MUTUAL uses the mesh's certificates.
 	Mode             networkingv1.ServerTLSSettings_TLSmode
 	Certificate, Key string // files of the proxy
-	// Certificate2 and Key2 are the files of a second certificate, with another type of key (RSA or ECDSA). Each client
-	// receives a certificate that it can verify. Empty: there is no second certificate.
+	// Certificate2 and Key2 are the files of a second certificate, whose type of key (RSA or ECDSA) differs from the
+	// first. Each client receives a certificate that it can verify. Empty: there is no second certificate.
 	Certificate2, Key2 string
 	Secrets            intern.List[Secret] // one or two certificates over SDS, in place of the files above
 	Authorities        string              // file with the CAs of clients' certificates, for MUTUAL and OPTIONAL_MUTUAL
-	Trust              Secret              // the same CAs over SDS, in place of the file
-	Revoked            string              // file with the revocation lists of these CAs; empty: no lists
+	Trust              Secret              // the CAs over SDS, in place of the file Authorities
+	Revoked            string              // file with the CAs' revocation lists; empty: no lists
 	// Clients are the accepted names in clients' certificates; empty: all names are accepted.
 	Clients    intern.List[string]
-	Unverified bool // clients' certificates of every CA are accepted
+	Unverified bool // clients' certificates are accepted from every CA
 	// Keys (SHA-256 of the public key, base64) and Hashes (SHA-256 of the certificate, hexadecimal) pin the certificates
 	// of clients. A certificate must match one element of Keys or Hashes; both empty: certificates are not pinned.
 	Keys, Hashes    intern.List[string]
 	Ciphers, Curves intern.List[string] // empty: Envoy's defaults
 	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: those of the port's Protocol
-	// Least and Most are the minimum and maximum version of TLS; TLS_AUTO: Envoy's default.
+	// Least and Most are the minimum and maximum versions of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
 }
 
 // Ingress is the input of the listener of one Sidecar ingress with captureMode NONE.
 type Ingress struct {
 	Common
-	Name   string
-	Bind   string              // an IP, or unix://path
-	Also   intern.List[string] // further IPs of the listener
-	Inner  InboundPort         // its Port is also the port of the listener
-	Closed bool                // as in VirtualInbound
-	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound.
+	Name  string
+	Bind  string              // an IP, or unix://path
+	Also  intern.List[string] // further IPs of the listener
+	Inner InboundPort         // its Port is also the port of the listener
+	// Closed, Policies, Authentications and Authorizers have the same meaning as in VirtualInbound.
+	Closed          bool
 	Policies        intern.List[*model.Policy]
 	Authentications intern.List[*model.Policy]
 	Authorizers     intern.List[extauthz.Authorizer]
@@ -174,5 +176,5 @@ type Ingress struct {
 
 // Added is the input of a listener that an EnvoyFilter adds (LISTENER ADD).
 type Added struct {
-	Patch model.Patch
+	Patch model.Patch // its value is the listener
 }

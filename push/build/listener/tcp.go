@@ -21,20 +21,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// tcpProxyName is Envoy's name of the TCP proxy filter.
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
 
-// filter returns a network filter with a configuration that it encodes.
+// filter encodes a configuration and returns a network filter with it.
 func filter(name string, config proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// packedFilter returns a network filter with a configuration that is already encoded.
+// packedFilter returns a network filter with an encoded configuration.
 func packedFilter(name string, config *anypb.Any) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }
 
-// blackHole returns the filter that closes connections: its cluster has no endpoints. It writes no access log, like
-// Istio's.
+// blackHole returns a filter that closes connections, because its cluster has no endpoints. As in Istio, it writes no
+// access log.
 func blackHole() *listenerv3.Filter {
 	return filter(tcpProxyName, tcpProxyTo(xds.BlackHole))
 }
@@ -49,8 +50,8 @@ func tcpProxyTo(cluster string) *tcpv3.TcpProxy {
 	return &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 }
 
-// mongo returns the filter that counts the operations of MongoDB's protocol, for ports of that protocol; none for a
-// proxy that does not have the filter. It corresponds to Istio's PILOT_ENABLE_MONGO_FILTER, which is on by default.
+// mongo returns the filter that counts the operations of MongoDB's protocol. It returns nil for ports of other
+// protocols and for proxies without the filter. In Istio the filter is on by default (PILOT_ENABLE_MONGO_FILTER);
 // Istio's filters for MySQL and Redis are off by default.
 func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter {
 	if p != model.Protocol_PROTOCOL_MONGO || !c.Caps.Has(xds.CapMongo) {
@@ -59,8 +60,8 @@ func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter 
 	return []*listenerv3.Filter{filter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: statPrefix})}
 }
 
-// bySNI returns the filter that resolves the name in a client's SNI, for a chain whose target is a wildcard host; none
-// for other chains and for proxies without the filter.
+// bySNI returns the filter that resolves the name in a client's SNI, for a chain whose target is a wildcard host. It
+// returns nil for other chains and for proxies without the filter.
 func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 	if ch.Dynamic == "" || !c.Caps.Has(xds.CapDynamicForward) {
 		return nil
@@ -71,8 +72,8 @@ func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 	})}
 }
 
-// tcpFilters returns the network filters of a TCP chain that ends in p, and sets the access logs and the idle timeout
-// of p.
+// tcpFilters returns the network filters of a TCP chain whose last filter is p. It sets the access logs and the idle
+// timeout of p.
 func (c Common) tcpFilters(
 	p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -88,9 +89,9 @@ func (c Common) tcpFilters(
 	return append(filters, filter(tcpProxyName, p))
 }
 
-// proxy returns the TCP proxy of one outbound chain. Targets of weight 0 among several receive nothing. A chain without
-// targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP proxy: Envoy
-// requests the tunnel's host from it
+// proxy returns the TCP proxy of one outbound chain. Among several targets, those of weight 0 receive no connections. A
+// chain without targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP
+// proxy, and Envoy requests the tunnel's host from it
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
@@ -130,8 +131,8 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 	return p
 }
 
-// hashPolicy returns the policy that sends all connections of one source address to one endpoint, if the rule sets
-// consistentHash.useSourceIp.
+// hashPolicy returns the policy that sends all connections of one source address to the same endpoint. It returns nil
+// unless the rule sets consistentHash.useSourceIp.
 func (ch Chain) hashPolicy() []*typev3.HashPolicy {
 	if !ch.Policy.Get().Balancer.GetConsistentHash().GetUseSourceIp() {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// terminates reports whether the settings are set, so that the proxy terminates TLS.
+// terminates reports whether the proxy terminates TLS: the settings are not zero.
 func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
 // requestsClientCertificate reports whether the proxy requests a certificate from clients.
@@ -23,15 +23,15 @@ func (s ServerTLS) requiresClientCertificate() bool {
 	return s.requestsClientCertificate() && s.Mode != networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
 }
 
-// needsTLSInspector reports whether the TLS inspector inspects a port.
+// needsTLSInspector reports whether a port needs the TLS inspector.
 func (c Common) needsTLSInspector(p InboundPort) bool {
 	return p.MTLS.terminatesMeshTLS() || p.Ended.terminates() && c.Caps.Has(xds.CapTLSInspector)
 }
 
-// serverTLS ends TLS, and answers by ALPN with what is stated, or else alpn. Certificates come by SDS, or from files,
-// which the proxy's agent reads where it does that (xds.CapFileSecrets), and reads again as they change, or else Envoy
-// itself. Where clients are not asked for a certificate, nothing is said of how it is verified: Envoy refuses names of
-// clients without authorities.
+// serverTLS returns the TLS context of a server. The ALPN protocols are those of s, or else alpn. Certificates come
+// over SDS or from files. If the proxy's agent supports files (xds.CapFileSecrets), it reads them, and again after each
+// change; otherwise Envoy reads them once. If no client certificate is requested, the context states no verification,
+// because Envoy refuses names of clients without authorities.
 func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContext {
 	if s.ALPN.Len() > 0 {
 		alpn = s.ALPN.All()
@@ -47,7 +47,7 @@ func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContex
 	return &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(s.requiresClientCertificate())}
 }
 
-// params are the versions, ciphers and curves; nil: Envoy's own.
+// params returns the TLS versions, ciphers and curves, or nil for Envoy's defaults.
 func (s ServerTLS) params() *tlsv3.TlsParameters {
 	if s.Ciphers.Len()+s.Curves.Len()+int(s.Least)+int(s.Most) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (s ServerTLS) params() *tlsv3.TlsParameters {
 	}
 }
 
-// ownTLS is TLS with certificates that are not those of the mesh.
+// ownTLS returns the TLS context of a server whose certificates are not the mesh's.
 func (c Common) ownTLS(s ServerTLS) *tlsv3.CommonTlsContext {
 	clients, revoked := s.clients(), ""
 	switch {
@@ -71,7 +71,7 @@ func (c Common) ownTLS(s ServerTLS) *tlsv3.CommonTlsContext {
 	switch {
 	case !s.requestsClientCertificate():
 	case s.Trust != Secret{}:
-		authorities = s.Trust.draw()
+		authorities = s.Trust.sdsConfig()
 	case c.Caps.Has(xds.CapFileSecrets):
 		authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities, revoked))
 	}

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// MergesBootstrap reports whether a patch merges its value into the bootstrap. Its context is ignored, and no operation
-// but MERGE applies to the bootstrap, as in istiod (pilot/pkg/xds/bootstrapds.go).
+// MergesBootstrap reports whether a patch merges its value into the bootstrap (BOOTSTRAP MERGE). As in istiod
+// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and other operations have no effect.
 func MergesBootstrap(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP &&
 		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE
@@ -23,9 +23,9 @@ func MergesBootstrap(p model.Patch) bool {
 // agentClusters are the names of the clusters through which Envoy connects to its agent.
 var agentClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
 
-// validateBootstrap returns an error for a field of the bootstrap that only the agent may set: the proxy's identity,
-// its admin address, and the sources of its configuration. The agent and the control plane identify the proxy by them.
-// Other fields are not checked, because the author of a proxy's EnvoyFilters decides on its behaviour anyway.
+// validateBootstrap returns an error for a field of the bootstrap that only the agent may set: the node, the address of
+// the admin interface, and the sources of configuration. The agent and the control plane depend on them to identify the
+// proxy. Other fields are not checked, because the author of a proxy's EnvoyFilters decides about its behaviour anyway.
 func validateBootstrap(p model.Patch, b *bootstrapv3.Bootstrap) error {
 	own := func(field, what string) error {
 		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+": the agent's own, which patches leave as it is"))

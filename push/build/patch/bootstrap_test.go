@@ -7,6 +7,7 @@ import (
 
 // TestBootstrapOfTheAgent: patches cannot set the fields of the bootstrap that belong to the agent, and can set all
 // others.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestBootstrapOfTheAgent(t *testing.T) {
 	for value, want := range map[string]string{
 		"{node: {id: other}}": "patch.value.node",

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// unmarshal decodes a value into a message, as istiod does: durations are in the notation of time.ParseDuration
-// ("250ms") instead of protojson's ("0.250s"). With lenient, unknown fields are ignored. The error names the field.
+// unmarshal decodes a value into a message, as istiod does. Durations may be in the notation of time.ParseDuration
+// ("250ms"), which protojson does not accept. With lenient, unknown fields are ignored. The error names the field.
 func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	tree, err := canonical(value.AsMap(), into.ProtoReflect().Descriptor())
 	if err != nil {
@@ -36,9 +36,9 @@ func unmarshal(value *structpb.Struct, into proto.Message, lenient bool) error {
 	return nil
 }
 
-// canonical returns a JSON tree, changed in place, with durations in protojson's notation. The error is an unknown
-// value of an enumeration, or an Any without a type: protojson ignores both when it ignores unknown fields. Other
-// values that do not fit the message are left for protojson to refuse.
+// canonical changes a JSON tree in place, and returns it: durations get protojson's notation. It fails for an unknown
+// value of an enumeration and for an Any without a type, because protojson ignores both when it ignores unknown fields.
+// Other values that do not fit the message stay, and protojson refuses them.
 func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	fields, is := v.(map[string]any)
 	switch name := md.FullName(); {
@@ -79,7 +79,7 @@ func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	return fields, nil
 }
 
-// canonicalField is canonical for the value of a field: a map, a list or a single value.
+// canonicalField does the same as canonical for the value of a field: a map, a list or a single value.
 func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	if entries, is := v.(map[string]any); is && fd.IsMap() {
 		for key, of := range entries {
@@ -104,7 +104,7 @@ func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	return canonicalValue(v, fd)
 }
 
-// canonicalValue is canonical for a single value of a field, or one entry of a map or list.
+// canonicalValue does the same as canonical for a single value of a field, or one element of a map or list.
 func canonicalValue(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	switch {
 	case fd.Message() != nil && !fd.IsMap():

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Check validates a message against the constraints of Envoy's API, including the messages in its Anys. Anys of types
-// that this build does not link (Istio's own extensions) are skipped. The error names message and field.
+// Check validates a message, including the messages in its Anys, against the constraints of Envoy's API. It skips Anys
+// whose type this program does not link, such as Istio's own extensions. The error names the message and the field.
 func Check(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -20,8 +20,8 @@ func Check(m proto.Message) error {
 	return checkAnys(m.ProtoReflect())
 }
 
-// checkAnys validates the messages in the Anys below a message. Only fields that may contain an Any are visited: most
-// fields of a cluster (addresses, durations, metadata) may not.
+// checkAnys validates the messages in the Anys below a message. It visits only fields that may contain an Any, because
+// most fields cannot (in a cluster addresses, durations, metadata).
 func checkAnys(m protoreflect.Message) error {
 	if holder, ok := m.Interface().(*anypb.Any); ok {
 		return checkAny(holder)
@@ -54,7 +54,7 @@ func checkAnys(m protoreflect.Message) error {
 func checkAny(holder *anypb.Any) error {
 	inner, err := holder.UnmarshalNew()
 	if err != nil {
-		return nil // of a type that is not linked in
+		return nil // the type is not linked
 	}
 	if err := Check(inner); err != nil {
 		return fmt.Errorf("%s: %w", holder.MessageName(), err)
@@ -62,8 +62,8 @@ func checkAny(holder *anypb.Any) error {
 	return nil
 }
 
-// fieldsWithAnys caches, for each message type, the fields below which an Any is possible. Types are few and never
-// change, so that nothing is evicted.
+// fieldsWithAnys caches, for each message type, the fields below which an Any is possible. Types are few and constant,
+// so the cache evicts nothing.
 var fieldsWithAnys sync.Map // protoreflect.MessageDescriptor -> []protoreflect.FieldDescriptor
 
 // anyFields returns the fields of a message type below which an Any is possible.
@@ -81,8 +81,8 @@ func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor
 	return out
 }
 
-// holdsAny reports whether an Any is possible in a field or below it. seen has the types that were visited already:
-// recursive types end there.
+// holdsAny reports whether an Any is possible in a field or below it. seen contains the types that were visited
+// already, so that the search ends for recursive types.
 func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if fd.IsMap() {
 		fd = fd.MapValue()
@@ -103,4 +103,5 @@ func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bo
 	return false
 }
 
+// anyName is the full name of the message type Any.
 var anyName = (*anypb.Any)(nil).ProtoReflect().Descriptor().FullName()

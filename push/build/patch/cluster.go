@@ -11,10 +11,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ClusterMatches reports whether a patch of CLUSTER (MERGE or REMOVE) matches a cluster by its context and name. hosts
-// are the hosts of the services behind an inbound cluster, whose name has no host; they are ignored for other clusters.
-// If the match states a name, its other fields are ignored. Static clusters have no host, port and subset, so a match
-// on one of these never matches them
+// ClusterMatches reports whether a patch of CLUSTER (MERGE or REMOVE) matches the cluster with a context and a name.
+// hosts are the hosts of the services behind an inbound cluster, because its name has no host. For other clusters,
+// hosts are ignored. If the match states a name, its other fields are ignored. A match on a host, port or subset never
+// matches a static cluster, which lacks these
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
 func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	c := p.Config()
@@ -44,8 +44,8 @@ func RemovesCluster(p model.Patch) bool {
 }
 
 // AddsCluster reports whether a patch adds a cluster to sidecars or gateways, and returns the cluster's name. A patch
-// without a context adds one cluster, to the outbound side. A patch whose value is not a valid cluster adds nothing
-// (see Problem).
+// without a context adds one cluster, for outbound traffic. If the value is not a valid cluster, ok is false; Problem
+// returns the reason.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
@@ -55,16 +55,17 @@ func AddsCluster(p model.Patch) (name string, ok bool) {
 	return c.GetName(), err == nil
 }
 
-// inContext reports whether a patch is for a context, or for any.
+// inContext reports whether a patch is for a context or for all contexts.
 func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) bool {
 	c := p.Config().GetMatch().GetContext()
 	return c == networkingv1.EnvoyFilter_ANY || c == context
 }
 
-// Cluster returns a copy of a cluster into which the patches of CLUSTER MERGE are merged, in order. A patch that does
-// not decode, or whose result violates Envoy's API, is left out, and so is a new name: the name identifies the
-// resource. The errors list the patches that are left out (Left) and the names. A patch that changes the type removes
-// the EDS settings.
+// Cluster returns a copy of a cluster into which the patches of CLUSTER MERGE are merged, in order. It returns c itself
+// if no patch merges. A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out.
+// The name stays, because it identifies the resource. A patch that changes the type of the cluster removes the EDS
+// settings. There is an error for each patch that is left out (Left), and for each patch that states another name (a
+// model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil

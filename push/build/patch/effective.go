@@ -8,10 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lists interns the lists of patches that Effective builds with. Its entries are weak.
+// lists interns the lists of patches that Effective passes to build. It holds them weakly.
 var lists intern.Table[model.Patch]
 
-// VersionOf returns the version of a resource, or the error: the result of a build function for Effective.
+// VersionOf returns the version of a resource, or err if it is not nil. Its results are those of the function build of
+// Effective.
 func VersionOf(r *xds.Resource, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -19,11 +20,10 @@ func VersionOf(r *xds.Resource, err error) (string, error) {
 	return r.Version, nil
 }
 
-// Effective returns the patches of a Spec that change the resource that is built from it, in order. A patch changes the
-// resource if the version differs with it from the version with only the patches before it, or from the version with
-// all other patches. build returns the version of the resource with some of the patches; an error of build counts as a
-// version. With n patches, Effective calls build n+1 times, and once more for each patch without a difference to the
-// patches before it.
+// Effective returns the patches that change a resource, in order of application. build builds the resource with a list
+// of patches and returns its version; an error of build counts as a version. A patch is effective in either of two
+// cases: adding it to the patches before it changes the version, or removing it from all patches does. With n patches,
+// Effective calls build n+1 times, and once more for each patch to which the first case does not apply.
 func Effective(
 	patches intern.List[model.Patch], build func(intern.List[model.Patch]) (version string, err error),
 ) (effective []model.Patch) {

@@ -10,26 +10,27 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RoutePatches applies the patches of HTTP_ROUTE to the routes of one virtual host: Change for each route, then Add.
+// RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. The caller calls Change for each
+// route, then Add. RoutePatches records the patches that are left out.
 type RoutePatches struct {
 	*omissions
-	changes []model.Patch // merge into routes or remove them
-	adds    []model.Patch
-	kinds   map[string]kinds // the kinds of routes that changes match, by the name in the match; empty: any name
+	changes []model.Patch    // patches that merge into routes or remove them
+	adds    []model.Patch    // patches that add routes
+	kinds   map[string]kinds // maps a name of routes ("": every name) to the types of actions that changes match
 }
 
-// kinds is a set of kinds of actions: the bit of each RouteMatch_Action.
+// kinds is a set of types of actions. It has a bit for each RouteMatch_Action.
 type kinds uint8
 
-// HeadOf applies the patches of VIRTUAL_HOST to a virtual host without its routes; nil if one removes it. The routes of
-// the result come from patches. They follow the routes of the virtual host, or replace them if keeps is false. The
-// caller must own head.
+// HeadOf applies the patches of VIRTUAL_HOST to head, a virtual host without its routes. It returns nil if a patch
+// removes the virtual host. The routes of the result come from patches. If keeps is true, they follow the routes of the
+// virtual host, otherwise they replace them. HeadOf may change head, so the caller must own it.
 func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.VirtualHost, keeps bool) {
 	itself := filterPatches(patches, changesHost)
 	if len(itself) == 0 {
 		return head, true
 	}
-	// One route stands for all, so that the cost of a patch does not grow with the number of routes.
+	// A single route stands for all routes, so that the cost of a patch does not grow with their number.
 	head.Routes = []*routev3.Route{{Name: placeholder, Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_NonForwardingAction{NonForwardingAction: &routev3.NonForwardingAction{}}}}
 	l := &omissions{resource: "virtual host " + head.GetName()}
@@ -40,28 +41,30 @@ func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.Virtu
 	return vh, keeps
 }
 
-// placeholder is the name of the route that stands for all routes of a virtual host. No patch can state it.
+// placeholder is the name of the route that stands for all routes of a virtual host. It is random, so that no patch can
+// state it.
 var placeholder = rand.Text()
 
-// changesHost reports whether a patch is one of VIRTUAL_HOST.
+// changesHost reports whether the applyTo of a patch is VIRTUAL_HOST.
 func changesHost(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST
 }
 
-// applyToHost applies patches of VIRTUAL_HOST, and leaves out those whose result Envoy would refuse.
+// applyToHost returns a copy of vh with patches of VIRTUAL_HOST, or nil if a patch removes vh. Patches whose result
+// Envoy would refuse are left out and recorded in l.
 func applyToHost(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
 	return applyAccepted(l, patches, func(some []model.Patch) (*routev3.VirtualHost, []error) {
 		return changeVirtualHost(vh, l.resource, some)
 	})
 }
 
-// RoutesOf returns the patches of HTTP_ROUTE that match a virtual host by its name and domains. The routes of vh are
-// ignored.
+// RoutesOf returns the patches of HTTP_ROUTE that match the name and domains of a virtual host. It ignores the routes
+// of vh.
 func RoutesOf(vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	return routesOf(&omissions{resource: "virtual host " + vh.GetName()}, vh, patches)
 }
 
-// routesOf is RoutesOf that records the patches that are left out in l.
+// routesOf returns the same as RoutesOf; the result records patches that are left out in l.
 func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	r := &RoutePatches{omissions: l, kinds: map[string]kinds{}}
 	for _, p := range patches {
@@ -77,18 +80,18 @@ func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *Rou
 	return r
 }
 
-// Empty reports whether no patch is for the routes of the virtual host.
+// Empty reports whether r contains no patches.
 func (r *RoutePatches) Empty() bool { return len(r.changes)+len(r.adds) == 0 }
 
-// Matches reports whether a patch matches a route of a name and kind of action, so that Change may change or remove it.
-// Its cost does not grow with the number of patches.
+// Matches reports whether a patch may match the route's name and type of action, so that Change may change or remove
+// the route. It reads only these of the route. Its cost does not grow with the number of patches.
 func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	const all = kinds(1) << networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
 }
 
-// Change returns a route with the patches that match it; nil if one removes it. The result is the route itself if no
-// patch matches, and else a copy.
+// Change returns a copy of a route with the patches that match it, or nil if a patch removes the route. If no patch
+// matches, it returns the route itself.
 func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	if !r.Matches(route) {
 		return route
@@ -98,8 +101,8 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns the routes. It reads the names and the kinds of actions of the
-// routes only. The added routes are shared: the caller must not change them. pause is called after each.
+// Add inserts the routes that patches add, and returns all routes. Of the given routes it reads only the names and the
+// types of actions. The added routes are shared and read-only. It calls pause after each patch.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

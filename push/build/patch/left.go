@@ -9,17 +9,17 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. Its text is that of its Problem: object, field and
+// Left is the error of a patch that is left out of a resource. Its text is the text of Problem: object, field and
 // reason.
 type Left struct {
 	model.Problem
-	Resource string // kind and Envoy's name: "listener 0.0.0.0_80"
+	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"
 }
 
 // Unwrap returns the Problem.
 func (l Left) Unwrap() error { return l.Problem }
 
-// left returns the error of a patch that is left out of a resource. An err without a field is a fault of patch.value.
+// left returns a Left for a patch. err is the reason; if it names no field, the field is patch.value.
 func left(p model.Patch, resource string, err error) error {
 	return Left{Problem: model.ProblemOf(fault(p, "patch.value", err), p.Filter.Key), Resource: resource}
 }
@@ -38,10 +38,10 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 	return err != nil
 }
 
-// applyAccepted returns the resource that build makes with all patches. If Envoy would refuse that, it leaves out the
-// patches that cause it and records them in l. They are found by bisection, which is cheap for a few: each patch is
-// tried together with the accepted patches before it. build returns a new resource at each call, and the faults of
-// patches that it skipped.
+// applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the others in l.
+// If Envoy would refuse the resource with all patches, it finds the refused patches by bisection, which is cheap if
+// they are few. Each patch is tried together with the accepted patches before it. build returns a new resource at each
+// call, and the errors of patches that it skipped.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	built, faults := build(patches)
 	err := Check(built)
@@ -61,7 +61,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 			search(some, err)
 		}
 	}
-	search = func(some []model.Patch, err error) { // err: why Envoy would refuse the resource with these patches
+	search = func(some []model.Patch, err error) { // err is the reason why Envoy would refuse the resource with these patches
 		if len(some) == 1 {
 			refused = append(refused, left(some[0], l.resource, err))
 			return
@@ -77,7 +77,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	return built
 }
 
-// keepName restores the name of a resource, which identifies it, and returns an error if the patch changed it.
+// keepName sets *name to was. It returns an error if the patch changed the name, which identifies the resource.
 func keepName(p model.Patch, kind string, name *string, was string) []error {
 	if *name == was {
 		return nil

@@ -14,14 +14,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The rules of this file and of listener_filters.go are those of
-// https://istio.io/latest/docs/reference/config/networking/envoy-filter/, and Istio's behaviour for details that the
-// page does not specify.
+// This file and listener_filters.go follow the rules of
+// https://istio.io/latest/docs/reference/config/networking/envoy-filter/. For details that the page does not specify,
+// they follow Istio's code.
 
-// ListenerMatches reports whether a patch may change the listener with a name and port in one direction
-// (SIDECAR_INBOUND or SIDECAR_OUTBOUND), and so belongs into its Spec. Only properties of the whole listener are
-// compared; its chains and filters are compared when the patch is applied. Listeners on Unix sockets have port 0. It
-// returns false for patches that add or remove whole listeners: see AddsListener and RemovesListener.
+// ListenerMatches reports whether a patch may change a listener, so that the listener's Spec must contain it. context
+// is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. Only properties of the whole
+// listener are compared; Listener compares the chains and filters. It returns false for patches that add or remove
+// whole listeners; AddsListener and RemovesListener are for these.
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -37,7 +37,8 @@ func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 	return matchesListener(c, context, name, port)
 }
 
-// RemovesListener reports whether a patch removes the listener with a name and port in one direction.
+// RemovesListener reports whether a patch removes the listener with a context (its direction, or GATEWAY), name and
+// port.
 func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -45,8 +46,8 @@ func RemovesListener(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 		matchesListener(c, context, name, port)
 }
 
-// AddsListener reports whether a patch adds a listener to a sidecar or gateway. A patch for the context ANY adds one
-// listener, not one per direction.
+// AddsListener reports whether a patch adds a listener to sidecars or gateways. A patch with the context ANY adds only
+// one listener to a sidecar, not one for each direction.
 func AddsListener(p model.Patch) bool {
 	c := p.Config()
 	return c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER &&
@@ -54,10 +55,11 @@ func AddsListener(p model.Patch) bool {
 		c.GetMatch().GetContext() != networkingv1.EnvoyFilter_WAYPOINT
 }
 
+// isVirtual reports whether a name is that of a listener for redirected connections.
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
-// matchesListener compares context, name and port. For the virtual listeners the port of a match is the port of a
-// chain, except for LISTENER patches; matchesChain compares it.
+// matchesListener reports whether a patch matches the context, name and port of a listener. In a match on a virtual
+// listener, the port means the port of a chain, except in LISTENER patches; matchesChain compares it.
 func matchesListener(
 	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
 ) bool {
@@ -74,11 +76,12 @@ func matchesListener(
 	return m.GetPortNumber() == port
 }
 
-// Listener returns a copy of a listener with the patches that match. The order is Istio's: LISTENER, LISTENER_FILTER,
-// then FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER for each chain, then the added chains. A patch that does not
-// decode, or whose result violates Envoy's API, is left out: Envoy would refuse every listener of the response. The
-// errors list the patches that are left out (Left), and the patches that state a name, which is ignored because it
-// identifies the listener.
+// Listener returns a copy of a listener with the patches that match it. context is the direction of the listener, or
+// GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER for each
+// chain, then the added chains. A patch that does not decode, or whose result violates a constraint of Envoy's API, is
+// left out, because Envoy would refuse every listener of the response. The name stays, because it identifies the
+// listener. There is an error for each patch that is left out (Left), and for each patch that states another name (a
+// model.Problem).
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -89,7 +92,7 @@ func Listener(
 	return patched, omitted.faults
 }
 
-// listenerPatches is the state of applying patches to one listener.
+// listenerPatches applies patches to one listener.
 type listenerPatches struct {
 	listener *listenerv3.Listener
 	context  networkingv1.EnvoyFilter_PatchContext
@@ -97,8 +100,8 @@ type listenerPatches struct {
 	omissions
 }
 
-// applyToListener returns a copy of a listener with the patches, without validating the result. The errors list the
-// patches that do not decode, and the names.
+// applyToListener returns a copy of a listener with the patches. It does not validate the result. There is an error for
+// each patch that does not decode, and for each patch that states another name.
 func applyToListener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -165,11 +168,11 @@ func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// rawBuffer is the transport socket of a chain that names none.
+// rawBuffer is Envoy's transport socket of a chain that states none.
 const rawBuffer = "envoy.transport_sockets.raw_buffer"
 
-// matchesChain reports whether the match of a patch matches a chain: its filterChain, and its port for the virtual
-// listeners.
+// matchesChain reports whether the filterChain in the match of a patch matches a chain. For virtual listeners it also
+// compares the port of the match with the chain's destination port.
 func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
 	m, has := p.Config().GetMatch().GetListener(), c.GetFilterChainMatch()
 	port := has.GetDestinationPort().GetValue()

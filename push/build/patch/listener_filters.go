@@ -13,36 +13,38 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// named is a filter of one of three kinds: listener filter, network filter or HTTP filter.
+// named is a listener filter, network filter or HTTP filter.
 type named interface {
 	proto.Message
 	GetName() string
 	GetTypedConfig() *anypb.Any
 }
 
-// anchor is the filter that a match names, beside which a patch inserts its value.
+// anchor is the filter that the match of a patch states. The patch changes it, or inserts its value beside it.
 type anchor struct {
 	name   string
-	stated bool // whether the match has a filter at all
+	stated bool // the match states a filter
 }
 
-// networkAnchor returns the network filter of a match.
+// networkAnchor returns the network filter in the match of a patch.
 func networkAnchor(p model.Patch) anchor {
 	f := p.Config().GetMatch().GetListener().GetFilterChain().GetFilter()
 	return anchor{f.GetName(), f != nil}
 }
 
-// httpAnchor returns the HTTP filter of a match.
+// httpAnchor returns the HTTP filter in the match of a patch.
 func httpAnchor(p model.Patch) anchor {
 	f := p.Config().GetMatch().GetListener().GetFilterChain().GetFilter().GetSubFilter()
 	return anchor{f.GetName(), f != nil}
 }
 
-// editFilters applies one patch to a list of filters, by each operation except those that merge, and returns the list.
-// fresh is an empty filter into which the value is decoded. isTerminal reports the filters that must be last; it may be
-// nil. A value is inserted before them, although Istio would append it, because Envoy would refuse the listener.
-// Without an anchor INSERT_BEFORE means first, INSERT_AFTER last, and REPLACE and REMOVE have no effect. The error is a
-// value that does not decode; the list is then unchanged.
+// editFilters applies one patch to a list of filters, and returns the list. Patches that merge have no effect here.
+// fresh is an empty filter, into which the value is decoded. Without an anchor, INSERT_BEFORE inserts at the start and
+// INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
+//
+// isTerminal reports whether a filter must be the last; it may be nil. Where Istio would append a value behind such a
+// filter, the value is inserted before it, because Envoy would refuse the listener. It fails if the value does not
+// decode; the list is then unchanged.
 func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
@@ -80,8 +82,8 @@ func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal
 	return slices.Insert(list, at, fresh), nil
 }
 
-// mergeFilter merges one patch into one filter, if it matches. A patch without an anchor merges into filters with the
-// same type of configuration. The error is a value that does not decode; the filter is then unchanged.
+// mergeFilter merges one patch into one filter, if the patch matches it. A patch without an anchor matches filters with
+// the same type of configuration. It fails if the value does not decode; the filter is then unchanged.
 func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil

@@ -1,5 +1,4 @@
-// Package patch applies the patches of EnvoyFilters to the messages that the builders make, and matches patches with
-// resources.
+// Package patch applies the patches of EnvoyFilters to Envoy's messages, and determines which patches match a resource.
 //
 // Owns: nothing; the functions are pure.  Reads: the patches of its arguments.  Never: the snapshot; an encoded
 // resource.
@@ -20,16 +19,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// position matches the position in the JSON text at the start of protojson's errors.
+// position matches the prefix of protojson's errors, which contains a position in the JSON text.
 var position = regexp.MustCompile(`^proto:\s*(syntax error )?\(line \d+:\d+\): `)
 
-// readable returns an error of protojson without the parts that users cannot use: positions in generated JSON, and the
-// no-break spaces with which protobuf prevents comparisons of its texts.
+// readable returns an error of protojson without parts that are useless for users: positions in generated JSON, and the
+// no-break spaces by which protobuf keeps programs from comparing its texts.
 func readable(err error) error {
 	return errors.New(position.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
 
-// merges reports whether a patch merges its value into the objects that it matches: MERGE or MERGE_AND_REPLACE_LIST
+// merges reports whether the operation of a patch is MERGE or MERGE_AND_REPLACE_LIST
 // (istio: isMergeOperation of pilot/pkg/networking/core/envoyfilter/util.go).
 func merges(p model.Patch) bool {
 	op := operation(p)
@@ -46,9 +45,11 @@ func merges(p model.Patch) bool {
 //   - Entries of maps are replaced.
 //   - An Any is merged with an Any of the same type, and replaced otherwise.
 //
-// A value with a transport_socket is merged whole; Istio merges only its transport_socket. The message and the value
-// then share the entries of maps, which nobody may change. The error is a value that does not decode, or an Any in the
-// message whose bytes do not; in the latter case the message may be merged in part.
+// A value with a transport_socket is merged like other values; Istio merges only its transport_socket. Afterwards the
+// message and the value share the values of maps, so these are read-only.
+//
+// Merge fails if the value does not decode, or if an Any in the message does not decode. In the latter case a part of
+// the value may be merged already. The error is a model.Problem of the patch.
 func Merge(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {
@@ -65,8 +66,8 @@ func Merge(p model.Patch, into proto.Message) error {
 type field struct {
 	protoreflect.FieldDescriptor
 	value   protoreflect.Value
-	fields  []field // of a message that is merged field by field
-	entries []entry // of a map
+	fields  []field // fields of a message that is merged field by field
+	entries []entry // entries of a map
 }
 
 // entry is one entry of a map.
@@ -75,8 +76,8 @@ type entry struct {
 	value protoreflect.Value
 }
 
-// fieldsOf returns the fields that a message states. To find them costs more than to merge them, so it is done once for
-// each value.
+// fieldsOf returns the fields that a message states. The search for them costs more than merging them, so callers do it
+// once for each value.
 func fieldsOf(m protoreflect.Message) (all []field) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f := field{FieldDescriptor: fd, value: v}
@@ -128,7 +129,8 @@ func (m merger) message(dst protoreflect.Message, src []field) error {
 	return nil
 }
 
-// copyOf returns a copy of a message, because later patches may be merged into it, and any other value unchanged.
+// copyOf returns a copy of a message, because later patches may be merged into it. It returns any other value
+// unchanged.
 func copyOf(v protoreflect.Value) protoreflect.Value {
 	if m, is := v.Interface().(protoreflect.Message); is {
 		return protoreflect.ValueOfMessage(proto.Clone(m.Interface()).ProtoReflect())
@@ -136,7 +138,7 @@ func copyOf(v protoreflect.Value) protoreflect.Value {
 	return v
 }
 
-// list appends src to dst, or replaces dst by it.
+// list appends src to dst, or replaces dst by src.
 func (m merger) list(dst, src protoreflect.List) {
 	if m.replaceLists {
 		dst.Truncate(0)
@@ -146,8 +148,8 @@ func (m merger) list(dst, src protoreflect.List) {
 	}
 }
 
-// isValue reports whether a message is replaced as one value. Merged field by field, 1 s over 500 ms would be 1.5 s,
-// and false over true would be true (https://github.com/golang/protobuf/issues/1359).
+// isValue reports whether a message is replaced as one value. If it were merged field by field, 1 s merged into 500 ms
+// would be 1.5 s, and false merged into true would be true (https://github.com/golang/protobuf/issues/1359).
 func isValue(d protoreflect.MessageDescriptor) bool {
 	switch d.FullName() {
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "envoy.type.v3.Percent":

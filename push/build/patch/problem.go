@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// messages has a constructor of the message that the value of a patch is, by its applyTo. Patches with another applyTo
-// are not supported.
+// messages maps the applyTo of a patch to a constructor of its value's message. Patches with another applyTo are not
+// supported.
 var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_LISTENER:            func() proto.Message { return &listenerv3.Listener{} },
 	networkingv1.EnvoyFilter_LISTENER_FILTER:     func() proto.Message { return &listenerv3.ListenerFilter{} },
@@ -33,9 +33,10 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// Problem returns the reason why a patch cannot be applied to any resource, or nil. The error is a model.Problem of the
-// EnvoyFilter and the field. Builders skip a patch with a problem. Only values that are added or that replace another
-// are validated against the constraints of Envoy's API: a value that is merged may be an incomplete message.
+// Problem returns an error if a patch cannot be applied to any resource, so that builders skip it. The error is a
+// model.Problem of the EnvoyFilter and the field. The operation or the value is missing, the value does not decode, or
+// a value to add or replace violates a constraint of Envoy's API. A value to merge may be an incomplete message, so the
+// constraints are not checked for it. A BOOTSTRAP patch must not state fields that only the agent may set.
 func Problem(p model.Patch) error {
 	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
@@ -61,9 +62,9 @@ func Problem(p model.Patch) error {
 	return nil
 }
 
-// validateType returns an error if the value of a patch does not have the types of Envoy's message: a field of another
-// type, or an Any of an unknown type. Unknown fields and violated constraints are ignored here: Problem reports them. A
-// patch without a value is valid.
+// validateType returns an error if the value of a patch has a field of another type than Envoy's message, or an Any of
+// an unknown type. It ignores unknown fields and violated constraints, which Problem reports. A patch without a value
+// is valid.
 func validateType(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
@@ -75,8 +76,9 @@ func validateType(p model.Patch) error {
 	return nil
 }
 
-// Validate validates every patch of an EnvoyFilter. refused lists the values that do not have the types of Envoy's
-// message, for which the object is refused. warned lists the other Problems.
+// Validate validates every patch of an EnvoyFilter. refused has an error for each value that has a field of another
+// type than Envoy's message or an Any of an unknown type; the object must be refused because of it. warned has the
+// other errors of Problem. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
@@ -89,17 +91,18 @@ func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	return refused, warned
 }
 
-// fault returns the error of an invalid field of a patch.
+// fault returns the error of an invalid field of a patch. field is a path below the patch.
 func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)
 }
 
-// faultOf is fault with another code.
+// faultOf returns an error with a code, as fault does.
 func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused returns the problem of a patch whose value decodes, but whose result Envoy refuses because of err.
+// Refused returns a model.Problem of the patch's value, for a value that decodes but that Envoy would refuse. err is
+// the reason.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)
 }

@@ -13,17 +13,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RouteConfig describes a route configuration for the matches of patches. It is comparable.
+// RouteConfig holds the properties of a route configuration that patches match. It is comparable.
 type RouteConfig struct {
 	Name    string
-	Port    uint32                                // of its listener; 0: it has no single port
+	Port    uint32                                // port of the listener; 0: there is no single port
 	Context networkingv1.EnvoyFilter_PatchContext // SIDECAR_OUTBOUND, SIDECAR_INBOUND or GATEWAY
-	// ServerPorts are the ports that the servers of a gateway state, where Services translate them to Port.
+	// ServerPorts are the ports that the servers of a gateway state, if Services map them to Port. A match may state one
+	// of them in place of Port.
 	ServerPorts intern.List[uint32]
 }
 
-// RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE is for a route
-// configuration. At gateways it compares portName and gateway with the name of the route configuration, too
+// RouteConfigMatches reports whether a patch of ROUTE_CONFIGURATION, VIRTUAL_HOST or HTTP_ROUTE matches a route
+// configuration. For a gateway it also compares portName and gateway with the parts of the route configuration's name
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-RouteConfigurationMatch).
 func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	config := p.Config()
@@ -50,9 +51,9 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	return (m.GetPortName() == "" || m.GetPortName() == portName) && (m.GetGateway() == "" || m.GetGateway() == gateway)
 }
 
-// serverOf parses https.PORT.PORTNAME.GATEWAY.NAMESPACE: the name of the port, and the Gateway as "namespace/name".
-// Both are empty of all other names, as with Istio's control plane: also of names with a bind or with a Gateway that
-// has dots.
+// serverOf parses the name https.PORT.PORTNAME.GATEWAY.NAMESPACE. It returns the name of the port, and the Gateway as
+// "namespace/name". As in istiod, both are empty for all other names. Names with a bind, and names of a Gateway with a
+// dot, are among these.
 func serverOf(name string) (portName, gateway string) {
 	if parts := strings.Split(name, "."); len(parts) == 5 && parts[0] == "https" {
 		return parts[2], parts[4] + "/" + parts[3]
@@ -60,8 +61,8 @@ func serverOf(name string) (portName, gateway string) {
 	return "", ""
 }
 
-// VirtualHostMatches reports whether a patch of VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE is for a virtual
-// host of a route configuration, and so belongs into its Spec.
+// VirtualHostMatches reports whether a patch of VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE may change a
+// virtual host of a route configuration, so that the virtual host's Spec must contain it. Domains are not compared.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -81,16 +82,16 @@ func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
 }
 
-// MergesRouteConfig reports whether a patch is merged into the head of a route configuration.
+// MergesRouteConfig reports whether a patch of ROUTE_CONFIGURATION matches a route configuration and is merged into it.
 func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
 		merges(p) && RouteConfigMatches(p, rc)
 }
 
-// ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order; rc itself
-// if there are no such patches. The name is unchanged, because Envoy requested it. A patch that does not decode, or
-// whose result Envoy would refuse, is left out. The errors list the patches that are left out (Left), and the patches
-// that state a name.
+// ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order. It returns
+// rc itself if there are no such patches. It does not compare the matches of patches with rc. The name stays, because
+// Envoy requested it. A patch that does not decode, or whose result Envoy would refuse, is left out. There is an error
+// for each patch that is left out (Left), and for each patch that states another name (a model.Problem).
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	patches = filterPatches(patches, func(p model.Patch) bool {
 		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
@@ -110,9 +111,9 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*r
 	return merged, l.faults
 }
 
-// ApplyVirtualHost applies the patches of VIRTUAL_HOST, then those of HTTP_ROUTE that match the virtual host, in order.
-// It returns nil if one of them removes the virtual host. vh may be changed, so the caller must own it. A patch that
-// does not decode, or whose result Envoy would refuse, is left out; the errors list these patches (Left).
+// ApplyVirtualHost applies the patches of VIRTUAL_HOST, then those of HTTP_ROUTE, that match the virtual host's name
+// and domains. It returns nil if a patch removes the virtual host. It may change vh, so the caller must own vh. A patch
+// that does not decode, or whose result Envoy would refuse, is left out; there is an error for each of these (Left).
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	l := &omissions{resource: "virtual host " + vh.GetName()}
 	if itself := filterPatches(patches, changesHost); len(itself) > 0 {
@@ -124,8 +125,8 @@ func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.
 	return vh, l.faults
 }
 
-// changeVirtualHost returns a copy of a virtual host with the patches of VIRTUAL_HOST that match it, or nil if one
-// removes it.
+// changeVirtualHost returns a copy of a virtual host with the patches of VIRTUAL_HOST that match it. It returns nil if
+// a patch removes the virtual host.
 func changeVirtualHost(
 	vh *routev3.VirtualHost, resource string, patches []model.Patch,
 ) (*routev3.VirtualHost, []error) {
@@ -152,7 +153,7 @@ func changeVirtualHost(
 	return vh, l.faults
 }
 
-// filterPatches returns the patches for which holds returns true.
+// filterPatches returns the patches for which holds returns true, in order.
 func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []model.Patch) {
 	for _, p := range patches {
 		if holds(p) {
@@ -162,8 +163,9 @@ func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []
 	return some
 }
 
-// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It first changes and removes routes,
-// then adds: an added route is never changed, and a patch inserts beside the routes that earlier patches added.
+// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It changes and removes routes first,
+// and then adds routes. So added routes are never changed, and a patch may insert beside a route that an earlier patch
+// added.
 func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Route {
 	if patches.Empty() {
 		return routes
@@ -177,7 +179,7 @@ func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Rout
 	return patches.Add(kept, func() {})
 }
 
-// changeRoute returns a copy of a route with the patches that match it, or nil if one removes it.
+// changeRoute returns a copy of a route with the patches that match it, or nil if a patch removes the route.
 func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*routev3.Route, []error) {
 	l := omissions{resource: resource}
 	r = proto.CloneOf(r)
@@ -193,9 +195,9 @@ func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*rou
 	return r, l.faults
 }
 
-// addRoute inserts the route of a patch that adds, and returns the routes. With a route match it is inserted beside the
-// first route that matches; if no route matches, it is not inserted. Without a route match INSERT_BEFORE means first
-// and INSERT_AFTER last.
+// addRoute inserts the route of a patch, and returns the routes. ADD appends it. INSERT_BEFORE and INSERT_AFTER insert
+// it beside the first route that matches, or without a route match at the start or the end. INSERT_FIRST inserts it at
+// the start. The three INSERT operations have no effect if no route matches the patch's route match.
 func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {
@@ -237,7 +239,8 @@ func namesVirtualHost(p model.Patch, vhost string) bool {
 	return name == "" || name == vhost
 }
 
-// hasDomain reports whether a virtual host has the domain in the match of a patch; true if the match has no domain.
+// hasDomain reports whether a virtual host has the domain that the match of a patch states. It returns true if the
+// match states none.
 func hasDomain(p model.Patch, vh *routev3.VirtualHost) bool {
 	domain := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetDomainName()
 	return domain == "" || slices.Contains(vh.GetDomains(), domain)
@@ -248,7 +251,7 @@ func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch
 	return p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetRoute()
 }
 
-// matchesRoute reports whether the match of a patch has the name and kind of action of a route.
+// matchesRoute reports whether a route has the name and type of action that the match of a patch states.
 func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	m := routeMatch(p)
 	if m.GetName() != "" && m.GetName() != r.GetName() {
@@ -258,7 +261,7 @@ func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY || want == kindOf(r)
 }
 
-// kindOf returns the kind of a route's action, as matches state it. ANY stands for actions that no match states.
+// kindOf returns the type of a route's action, as matches state it. ANY stands for actions that matches cannot state.
 func kindOf(r *routev3.Route) networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_Action {
 	switch r.GetAction().(type) {
 	case *routev3.Route_Route:
@@ -271,7 +274,7 @@ func kindOf(r *routev3.Route) networkingv1.EnvoyFilter_RouteConfigurationMatch_R
 	return networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 }
 
-// unique removes repeated domains, in place: Envoy would refuse the virtual host.
+// unique removes repeated domains in place, because Envoy would refuse the virtual host.
 func unique(domains []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(domains, func(d string) bool {

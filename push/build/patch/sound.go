@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mergedInto returns the message with a patch merged into it. If Envoy would refuse the result, it returns the message
-// unchanged, and records the patch in l. Most values keep a valid message valid (soundness), so they are merged in
-// place; others are tried on a copy. The caller must own the message.
+// mergedInto returns m with a patch merged into it. If Envoy would refuse the result, it returns m unchanged and
+// records the patch in l. Most values cannot make a valid message invalid (mergesSafely), so it merges them in place.
+// Other values are merged into a copy, which is validated. The caller must own m.
 func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
 		l.omit(p, Merge(p, m))
@@ -24,19 +24,19 @@ func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	return with
 }
 
-// soundness states into which valid messages a value can be merged so that the result is valid. The length of lists is
-// not considered.
+// soundness states which valid messages stay valid when a value is merged into them. The length of lists is not
+// considered.
 type soundness struct {
-	never bool // into no message
-	// parts are the messages in the value that lack required fields, as paths of fields. The target must have each of
-	// these messages already.
+	never bool // there is no such message
+	// parts are the paths of the messages in the value that lack required fields. A message stays valid if it already has
+	// a message at each of these paths.
 	parts [][]protoreflect.FieldDescriptor
 }
 
-// mergesSafely reports whether the value can be merged into m without making a valid message invalid.
+// mergesSafely reports whether a valid message m stays valid when the value is merged into it.
 func (d decoded) mergesSafely(m protoreflect.Message) bool {
 	if d.err != nil {
-		return true // Merge returns this error, and does not change the message
+		return true // Merge returns d.err and does not change the message
 	}
 	s := d.sound()
 	if s.never {
@@ -54,8 +54,8 @@ func (d decoded) mergesSafely(m protoreflect.Message) bool {
 	return true
 }
 
-// soundnessOf returns the soundness of a value. A value that violates Envoy's API in more than missing fields is never
-// safe to merge.
+// soundnessOf returns the soundness of a value. If the value violates other constraints of Envoy's API than required
+// fields, no message is certain to stay valid.
 func soundnessOf(value proto.Message) soundness {
 	if checkAnys(value.ProtoReflect()) != nil {
 		return soundness{never: true}
@@ -73,8 +73,8 @@ type violation interface {
 	Cause() error  // the error of the message in the field, or nil
 }
 
-// lacks reports whether the only violations of a message m are missing fields, and adds the messages with missing
-// fields to parts. at is the path of m, and err the error of its validator.
+// lacks reports whether all violations of a message m are missing fields, and adds the paths of messages with missing
+// fields to parts. at is the path of m, and err is the error of its validator.
 func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {
@@ -105,8 +105,8 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 	return true
 }
 
-// statedAs returns the populated field of m with a Go name. For the name of a oneof with a populated field it returns
-// nil and true.
+// statedAs returns the populated field of m with a name in Go's spelling. If the name is that of a oneof with a
+// populated field, it returns nil and true.
 func statedAs(m protoreflect.Message, name string) (found protoreflect.FieldDescriptor, stated bool) {
 	name, _, _ = strings.Cut(name, "[")
 	same := func(n protoreflect.Name) bool {

@@ -13,23 +13,23 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// decoded is the value of one patch as an Envoy message. All resources to which the patch is applied share it, so it is
-// never changed.
+// decoded is the value of one patch as an Envoy message. It is read-only, because all resources to which the patch is
+// applied share it. If err is not nil, the other fields are nil.
 type decoded struct {
 	message proto.Message
-	err     error            // why the value does not decode; names the EnvoyFilter and the field
-	check   func() error     // the result of Check for the whole message, computed once
-	sound   func() soundness // computed once
-	fields  func() []field   // the fields that the message states, computed once
+	err     error            // reason why the value does not decode; names the EnvoyFilter and the field
+	check   func() error     // returns the result of Check for the message, which is computed once
+	sound   func() soundness // returns the soundness of the message, which is computed once
+	fields  func() []field   // returns the fields that the message states, which are computed once
 }
 
-// values caches the decoded patches of each EnvoyFilter while its record is alive: a patch is decoded once for all
+// values caches the decoded patches of each EnvoyFilter while its record is alive. So a patch is decoded once for all
 // resources.
 var values sync.Map // weak.Pointer[model.EnvoyFilter] -> *sync.Map of valueKey -> func() decoded
 
-// valueKey is one patch of an EnvoyFilter, decoded as one type of message.
+// valueKey identifies a patch of an EnvoyFilter, decoded as a type of message.
 type valueKey struct {
-	index int
+	index int // of the patch in the EnvoyFilter
 	of    protoreflect.FullName
 }
 
@@ -45,7 +45,7 @@ func valueOf(p model.Patch, of protoreflect.MessageType) decoded {
 	}
 	at := valueKey{p.Index, of.Descriptor().FullName()}
 	value, known := patches.(*sync.Map).Load(at)
-	if !known { // OnceValue drops its function after the call, and with it the reference to the record
+	if !known { // OnceValue releases its function, and with it the record, after the first call
 		value, _ = patches.(*sync.Map).LoadOrStore(at, sync.OnceValue(func() decoded { return decode(p, of) }))
 	}
 	return value.(func() decoded)()
@@ -69,7 +69,8 @@ func decode(p model.Patch, of protoreflect.MessageType) decoded {
 	}
 }
 
-// sharedValue returns the patch's value as a message of the type M, which the caller must not change.
+// sharedValue returns the patch's value as a message of the type M. The message is shared and read-only. The error
+// names the EnvoyFilter and the field that is missing or does not decode.
 func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	var none M
 	value := valueOf(p, none.ProtoReflect().Type())
@@ -79,7 +80,8 @@ func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	return value.message.(M), nil
 }
 
-// wholeValue is sharedValue for a value that must be a complete message: it is an error, too, if Envoy would refuse it.
+// wholeValue returns the same as sharedValue, for a value that must be a complete message. It also fails if Envoy would
+// refuse the message.
 func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	m, err := sharedValue[M](p)
 	if err == nil {
@@ -88,8 +90,9 @@ func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	return m, err
 }
 
-// Decode decodes the patch's value into an empty Envoy message, as a copy that the caller owns. Unknown fields and
-// unknown types in an Any are errors. The error names the EnvoyFilter and the field; after an error into is unchanged.
+// Decode decodes the patch's value into a message of Envoy, whose former fields are cleared. The message shares nothing
+// with the patch. It fails if the value is missing, or has an unknown field, a value of another type, or an Any of an
+// unknown type. The error is a model.Problem that names the EnvoyFilter and the field; into is then unchanged.
 func Decode(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {

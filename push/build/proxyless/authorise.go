@@ -20,9 +20,9 @@ func hostPort(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems lists the fields of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41). It supports no
-// external authorization, tokens, path templates or TLS server names; it refuses rules on some headers, and never
-// receives others. A server with such a policy refuses all calls.
+// Problems returns an error for each field of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41).
+// Servers do not support external authorization, tokens, path templates and TLS server names. They refuse rules on some
+// headers, and never see others. Server.Build makes a server with such a policy refuse all calls.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {
@@ -55,10 +55,10 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 	return out
 }
 
-// noTokens is the reason for fields of tokens.
+// noTokens is the reason why fields about tokens cannot be enforced.
 const noTokens = "servers verify no tokens"
 
-// unenforceable returns the reason why a gRPC server cannot enforce a key of `when`; empty if it can.
+// unenforceable returns the reason why a gRPC server cannot enforce a key of `when`, or "" if it can.
 func unenforceable(key string) string {
 	if key == "connection.sni" {
 		return "servers do not know it"

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the API listener of a gRPC client. The error is one of xds.Encode.
+// Build encodes the API listener of a gRPC client. The error is that of xds.Encode.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -37,13 +37,13 @@ func (s Client) Build() (*xds.Resource, error) {
 	}, xds.Ref{Type: xds.Route, Name: s.Route})
 }
 
-// serverName returns the name of the listener that a gRPC server at an address requests.
+// serverName returns the name of the listener that a gRPC server at bind and port requests.
 func serverName(bind string, port uint32) string {
 	return xds.ServerListener + hostPort(bind, port)
 }
 
-// Build encodes the listener of a gRPC server: one filter chain, for every connection. Its RBAC filters enforce the
-// policies. The error names the listener and the constraint of Envoy's API that it violates.
+// Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection; RBAC filters
+// enforce the policies. The error names the listener and the constraint of Envoy's API that it violates.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{
@@ -81,8 +81,8 @@ func (s Server) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Listener, name, l)
 }
 
-// rbacFilters returns the RBAC filters of a server. With mTLS, the first filter refuses callers outside the mesh's
-// trust domains. Envoy would check that in its TLS context, which gRPC does not support for servers.
+// rbacFilters returns the RBAC filters of a server. With mTLS, the first filter refuses callers outside of the mesh's
+// trust domains. For Envoy the TLS context states these domains; gRPC does not support that for servers.
 func (s Server) rbacFilters() (filters []*hcmv3.HttpFilter) {
 	add := func(name string, rules *rbacconfigv3.RBAC) {
 		if rules != nil {
@@ -94,7 +94,7 @@ func (s Server) rbacFilters() (filters []*hcmv3.HttpFilter) {
 	}
 	deny, allow := authz.Build(s.Policies.All(), s.Mesh.Spec, authz.Requests).Rules()
 	if s.Closed || len(Problems(s.Policies.All())) > 0 {
-		deny, allow = nil, &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // ALLOW without policies: every call is refused
+		deny, allow = nil, &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // ALLOW without policies refuses every call
 	}
 	add("deny", deny)
 	add("allow", allow)
@@ -106,5 +106,5 @@ func filter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// router returns the HTTP filter that must be the last.
+// router returns the HTTP filter router, which must be the last filter.
 func router() *hcmv3.HttpFilter { return filter("envoy.filters.http.router", &routerv3.Router{}) }

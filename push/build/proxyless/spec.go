@@ -1,6 +1,6 @@
-// Package proxyless builds the listeners of applications with gRPC's own xDS client: API listeners, through which
-// clients find routes, and listeners of servers. They have only fields and filters that grpc-go supports (gRFC A27,
-// A36, A41), because it refuses a listener with an unknown filter.
+// Package proxyless builds the listeners of applications with gRPC's own xDS client: API listeners, which lead clients
+// to routes, and listeners of servers. The listeners have only fields and filters that grpc-go supports (gRFC A27, A36,
+// A41), because grpc-go refuses a listener with an unknown filter.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package proxyless
@@ -12,16 +12,16 @@ import (
 
 // Client is the input of the API listener of one name and port that clients may call.
 type Client struct {
-	Name  string // host:port of the client's target, xds:///host:port
-	Route string // outbound|port||host
+	Name  string // host:port, as in the client's target xds:///host:port
+	Route string // name of the route configuration: outbound|port||host
 }
 
 // Server is the input of the listener of one address and port of a gRPC server.
 type Server struct {
 	Bind     string // an IP
 	Port     uint32
-	MTLS     bool                       // accept only mTLS of the mesh; false: only plain text
-	Closed   bool                       // refuse all calls: a policy that cannot be enforced selects the workload
+	MTLS     bool                       // only the mesh's mTLS is accepted; false: only plain text
+	Closed   bool                       // all calls are refused: a policy that does not parse selects the workload
 	Policies intern.List[*model.Policy] // AuthorizationPolicies that select the workload
-	Mesh     *model.Mesh
+	Mesh     *model.Mesh                // not nil
 }

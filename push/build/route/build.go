@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// maxDirectResponse is the largest body of a direct response, in bytes. Package vhost leaves out rules with larger
-// ones.
+// maxDirectResponse is the largest body of a direct response, in bytes. Package vhost leaves out rules with a larger
+// body.
 const maxDirectResponse = 1 << 20
 
 // Build encodes the route configuration as a rope: the head, then the encoded virtual hosts unchanged. Envoy accepts
-// the fields of a message in any order. The error is a constraint of Envoy's API that the head violates.
+// the fields of a message in any order. The error names a constraint of Envoy's API that the head violates.
 func (s Spec) Build() (*xds.Resource, error) {
 	head, _ := s.head()
 	if err := head.ValidateAll(); err != nil {
@@ -46,7 +46,8 @@ func (s Spec) Problems() []error {
 	return problems
 }
 
-// Effective returns the patches that change the head, in order of application.
+// Effective returns the patches that change the built configuration, in order of application. The others are without
+// effect or left out.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some

@@ -13,7 +13,7 @@ import (
 type Spec struct {
 	Name  string                     // "80", or "host:port"
 	Hosts intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
-	// WithPorts compares the host of a request with its port; else the port is ignored.
+	// WithPorts makes Envoy compare the domains of virtual hosts with the request's host and port, not the host alone.
 	WithPorts bool
-	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION MERGE that match, in order of application
+	Patches   intern.List[model.Patch] // matching MERGE patches of ROUTE_CONFIGURATION, in order of application
 }

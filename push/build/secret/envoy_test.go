@@ -68,6 +68,7 @@ func refusal(t *testing.T, data map[string]string) string {
 }
 
 // Envoy accepts all content that the check accepts, and refuses what the check says that Envoy refuses.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestEnvoyTakesCheckedContent(t *testing.T) {
 	const hour = time.Hour
 	values := func(key crypto.Signer, from, to time.Duration, extensions ...pkix.Extension) map[string]string {

@@ -1,6 +1,7 @@
 // Package secret builds Envoy's Secrets: a certificate with its private key, or the CAs and CRL of a validation.
 //
-// Owns: nothing.  Reads: its Spec.  Never: the snapshot; a version or an error that reveals a part of a private key.
+// Owns: nothing. Reads: Pair and Trust. Never: the snapshot; a version or an error that reveals a part of a private
+// key.
 package secret
 
 import (
@@ -14,18 +15,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Pair is the input of a certificate chain with its private key, under the name that the proxy requested.
+// Pair is the input of a certificate chain with its private key.
 type Pair struct {
-	Name   string
+	Name   string // resource name that the proxy requested
 	Secret *model.Secret
-	// Key is the decrypted private key of the Secret. It is the only part that is not in the record, and is printed as
-	// [sealed].
+	// Key is the decrypted private key of the Secret. Secret itself holds no decrypted key. Key prints as [sealed].
 	Key *model.PrivateKey
 }
 
-// Build encodes the certificate. The version is a hash of the public parts and the MAC of the private key: it is equal
-// on all replicas, and does not change when the same key is encrypted again. The error is a model.Problem of a Secret
-// without a certificate and private key.
+// Build encodes the certificate chain, the private key and the OCSP staple. The version is a hash of the public parts
+// and of the private key's MAC. So it is equal on all replicas, and stays when the same key is encrypted again. The
+// error is a model.Problem if the Secret has no certificate chain or Key is nil.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {
@@ -40,13 +40,13 @@ func (s Pair) Build() (*xds.Resource, error) {
 	return xds.EncodeAs(xds.Secret, s.Name, version, secret)
 }
 
-// Trust is the input of the CAs by which peers are verified, with their CRL.
+// Trust is the input of the CAs that verify peers, with their CRL.
 type Trust struct {
-	Name   string
+	Name   string // resource name that the proxy requested
 	Secret *model.Secret
 }
 
-// Build encodes the CAs and the CRL. The error is a model.Problem of a Secret without CAs.
+// Build encodes the CAs and the CRL. The error is a model.Problem if the Secret has no CAs.
 func (s Trust) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetTrust()) == 0 {

@@ -15,9 +15,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Limits of the statistics of one listener: 2,000 different sets of labels. Requests with further sets are not counted.
-// A shared scope of all listeners (sharing_name) would limit the whole proxy, but with it Envoy 1.40 crashes at the end
-// of its validate mode.
+// maxCounters and maxHistograms limit the statistics of one access log. A set of label values needs one counter and
+// three histograms for requests, and four counters for connections. So there are 2,000 sets for requests, and 500 for
+// connections. Further sets are not counted. A scope that all listeners share (sharing_name) would limit the whole
+// proxy, but with it Envoy 1.40 crashes at the end of its validate mode.
 const (
 	maxCounters   = 2_000
 	maxHistograms = 3 * maxCounters
@@ -29,7 +30,7 @@ type Side struct {
 	HTTP    bool // requests; false: connections
 }
 
-// plainCounts has the access logs without overrides, for each Side.
+// plainCounts maps each Side to its access log without overrides.
 var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	all := map[Side]*accesslogv3.AccessLog{}
 	for _, s := range []Side{{}, {Inbound: true}, {HTTP: true}, {Inbound: true, HTTP: true}} {
@@ -38,8 +39,8 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	return all
 }()
 
-// Counts returns the access log that counts requests and connections. It is for proxies with Envoy's stats access
-// logger and without the filter istio.stats (ByLog). It returns nil for other proxies, or if metrics are off.
+// Counts returns the access log that counts requests or connections, for proxies that count by access log (ByLog). It
+// returns nil for other proxies, or if metrics are off. The result may be shared and is read-only.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
 	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -50,23 +51,24 @@ func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accessl
 	return plainCounts[side]
 }
 
-// Counted reports whether the stats access logger counts a metric, by its name without "istio_".
+// Counted reports whether the access log of Counts counts a metric. metric is Istio's name without "istio_".
 func Counted(metric string) bool {
 	is := func(c counted) bool { return c.name == istiometrics.Prefix+metric }
 	return slices.ContainsFunc(ofRequests, is) || slices.ContainsFunc(ofConnections, is)
 }
 
-// ByLog reports whether a proxy counts by the stats access logger.
+// ByLog reports whether a proxy counts metrics by access log: it has Envoy's stats access logger, and lacks the filter
+// istio.stats.
 func ByLog(caps xds.Caps) bool { return caps.Has(xds.CapStatsLog) && !caps.Has(xds.CapIstioStats) }
 
 // counted is one metric of the stats access logger.
 type counted struct {
 	name  string
-	value string                           // format of the number to add or record; empty: 1
-	unit  statslogv3.Config_Histogram_Unit // of a histogram; unspecified: a counter
+	value string                           // access log format of the number to add or record; empty: 1
+	unit  statslogv3.Config_Histogram_Unit // unit of a histogram; unspecified: the metric is a counter
 }
 
-// The metrics of HTTP requests, and those of other connections.
+// ofRequests are the metrics of HTTP requests, ofConnections those of other connections.
 var (
 	ofRequests = []counted{
 		{name: istiometrics.Requests},
@@ -80,8 +82,8 @@ var (
 	}
 )
 
-// counts returns the access log. It counts each request or connection once, when it ends, even if an EnvoyFilter makes
-// Envoy log at other moments too.
+// counts returns the access log for a side. It counts a request or connection once, at its end, even if an EnvoyFilter
+// makes Envoy write log entries at other moments too.
 func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	metrics, end := ofConnections, dataaccesslogv3.AccessLogType_TcpConnectionEnd
 	if s.HTTP {
@@ -125,8 +127,7 @@ func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	return tags, dropped
 }
 
-// tags returns the tags of a metric: the inputs from which push/istiometrics computes Istio's labels, and the
-// overrides.
+// tags returns the tags of a metric with overrides applied. From the tags, push/istiometrics computes Istio's labels.
 func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 	add := func(name, value string) { all = append(all, &statslogv3.Config_Tag{Name: name, ValueFormat: value}) }
 	var removed []string
@@ -135,7 +136,6 @@ func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 			removed = append(removed, o.Tag)
 		}
 	}
-	// A removed tag is left out unless istiometrics computes other labels from it.
 	reporter, own, other := istiometrics.Source, istiometrics.SourcePrincipal, istiometrics.DestinationPrincipal
 	local, remote := "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%"
 	if s.Inbound {
@@ -155,6 +155,7 @@ func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 		add(istiometrics.ResponseCode, "%RESPONSE_CODE%")
 		add(istiometrics.GRPCStatus, "%GRPC_STATUS_NUMBER%")
 	}
+	// A removed tag stays if istiometrics computes other labels from it.
 	needed := map[string]bool{istiometrics.Reporter: true, istiometrics.Peer: true, istiometrics.Services: true,
 		istiometrics.Cluster: true, istiometrics.GRPCStatus: true, istiometrics.SourcePrincipal: s.Inbound}
 	all = slices.DeleteFunc(all, func(t *statslogv3.Config_Tag) bool { return slices.Contains(removed, t.Name) && !needed[t.Name] })

@@ -18,7 +18,7 @@ const textFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
 	`"%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%" %UPSTREAM_CLUSTER_RAW% ` +
 	`%UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%` + "\n"
 
-// jsonFormat is Istio's default for accessLogEncoding JSON: operators by field.
+// jsonFormat is Istio's default for accessLogEncoding JSON. It maps each field to its operator.
 var jsonFormat = map[string]string{
 	"start_time":                        "%START_TIME%",
 	"route_name":                        "%ROUTE_NAME%",
@@ -46,15 +46,16 @@ var jsonFormat = map[string]string{
 	"upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
 }
 
-// formatters has the one operator of access logs that is an extension of Envoy.
+// formatters declares the operator REQ_WITHOUT_QUERY, which is an extension of Envoy and must be declared where a
+// format uses it.
 var formatters = []*corev3.TypedExtensionConfig{{
 	Name: "envoy.formatter.req_without_query", TypedConfig: xds.Any(&reqwithoutqueryv3.ReqWithoutQuery{}),
 }}
 
-// usesFormatter reports whether a format has the operator of formatters.
+// usesFormatter reports whether a format uses the operator that formatters declares.
 func usesFormatter(format string) bool { return strings.Contains(format, "%REQ_WITHOUT_QUERY") }
 
-// fieldsUseFormatter reports whether a field of a JSON format has the operator of formatters.
+// fieldsUseFormatter reports whether a field of a JSON format uses the operator that formatters declares.
 func fieldsUseFormatter(fields *structpb.Struct) bool {
 	for _, value := range fields.GetFields() {
 		if usesFormatter(value.GetStringValue()) {
@@ -64,7 +65,7 @@ func fieldsUseFormatter(fields *structpb.Struct) bool {
 	return false
 }
 
-// defaultFields returns jsonFormat as a message.
+// defaultFields returns jsonFormat as a new message.
 func defaultFields() *structpb.Struct {
 	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(jsonFormat))}
 	for field, operator := range jsonFormat {

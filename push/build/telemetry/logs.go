@@ -21,10 +21,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// MeshLog replaces the name of a provider, for the log to the mesh's accessLogFile.
+// MeshLog is the Provider of a Log that goes to the mesh's accessLogFile.
 const MeshLog = ""
 
-// Istio's names of the built-in provider and of its file, and the default names of logs (istio:
+// These are Istio's names of the built-in provider and its file, and Istio's default log names (istio:
 // pilot/pkg/model/telemetry_logging.go).
 const (
 	envoyProvider  = "envoy"
@@ -34,21 +34,24 @@ const (
 	otelLogName    = "otel_envoy_accesslog"
 )
 
-// peerStates are the filter states that are sent to access log services: the peer's workload, if Istio's filters have
-// found it.
+// peerStates are the filter states that Envoy sends to access log services. Istio's filters store the peer's workload
+// in them.
 var peerStates = []string{"upstream_peer", "downstream_peer"}
 
-// legacyPeers are the filter states in OpenTelemetry logs: also those of proxies before Istio 1.24.
+// legacyPeers are the filter states in OpenTelemetry logs. They include the names that proxies before Istio 1.24 use.
 var legacyPeers = slices.Concat(peerStates,
 	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
-// AccessLogs returns the access logs of requests and connections. caps are the capabilities of the proxy.
+// AccessLogs returns the access logs of requests and connections. If the Spec has no logs, the result is the log of the
+// mesh's accessLogFile, provided that the mesh has one and that caps, the capabilities of the proxy, have file logs.
+// A log that is disabled, or whose provider is unknown or not for access logs, is left out.
 func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	return s.logs(mesh, caps, nil)
 }
 
-// UnmatchedLogs returns the access logs of connections that no filter chain matches (response flag NR), which no filter
-// logs. It returns nil if the mesh disables the listener log.
+// UnmatchedLogs returns the access logs of connections that match no filter chain (response flag NR). No filter sees
+// such connections, so the listener logs them. The logs are those of AccessLogs. The result is nil if the mesh disables
+// the listener log (disableEnvoyListenerLog).
 func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	if mesh.GetDisableEnvoyListenerLog() {
 		return nil
@@ -58,7 +61,7 @@ func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslog
 	}})
 }
 
-// logs returns the access logs of the entries for which filter holds; a nil filter holds for all.
+// logs returns the access logs, restricted to the log entries that filter matches; a nil filter matches every entry.
 func (s Spec) logs(mesh *meshv1.MeshConfig, caps xds.Caps, filter *accesslogv3.AccessLogFilter) (all []*accesslogv3.AccessLog) {
 	if s.Logs.Len() == 0 {
 		if mesh.GetAccessLogFile() == "" || !caps.Has(xds.CapFileAccessLog) {
@@ -92,7 +95,7 @@ func celFilter(expression string) *accesslogv3.AccessLogFilter {
 	}}
 }
 
-// andFilter returns a filter that holds if both filters hold; a nil filter always holds.
+// andFilter returns a filter that matches if both filters match; a nil filter always matches.
 func andFilter(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)
@@ -163,7 +166,7 @@ func (s Service) grpcService() *corev3.GrpcService {
 	}}
 }
 
-// openTelemetryLog returns the configuration of an OpenTelemetry access log.
+// openTelemetryLog returns the configuration of an OpenTelemetry access log that is sent to a service.
 func openTelemetryLog(
 	p *meshv1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, to Service,
 ) *otellogv3.OpenTelemetryAccessLogConfig {
@@ -221,7 +224,7 @@ func fileLogTo(path string, format *corev3.SubstitutionFormatString) *filelogv3.
 	return &filelogv3.FileAccessLog{Path: path, AccessLogFormat: &filelogv3.FileAccessLog_LogFormat{LogFormat: format}}
 }
 
-// textOf returns a text format, which ends each entry with a newline; an empty format is Istio's default.
+// textOf returns a text format, which ends each entry with a newline. An empty format means Istio's default.
 func textOf(format string) *corev3.SubstitutionFormatString {
 	if format == "" {
 		format = textFormat
@@ -248,8 +251,8 @@ func jsonOf(fields *structpb.Struct) *corev3.SubstitutionFormatString {
 	return out
 }
 
-// fieldsOf parses the user's JSON format. An empty format, or one that is not a JSON object, is the default, as in
-// Istio.
+// fieldsOf parses the user's JSON format. For an empty format, or one that is not a JSON object, it returns the default
+// fields, as Istio does.
 func fieldsOf(format string) *structpb.Struct {
 	var user map[string]any
 	if json.Unmarshal([]byte(format), &user) == nil && user != nil {

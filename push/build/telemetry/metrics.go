@@ -12,12 +12,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The configurations without overrides.
+// statsInbound and statsOutbound are the filter's configurations without overrides.
 var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
 
-// Stats returns the configuration of the filter istio.stats, for HTTP and TCP alike. It returns nil if metrics are off
-// or the proxy does not have the filter.
-// Inbound and at gateways, clients outside of the mesh choose the header Host, so it names no destination there.
+// Stats returns the configuration of the filter istio.stats, which is equal for HTTP and TCP. It returns nil if metrics
+// are off, or if caps, the capabilities of the proxy, lack the filter. Inbound listeners and gateways pass inbound.
+// There, a client outside of the mesh can choose any Host header, so the filter does not read the destination from it.
 func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
 	switch m := s.Metrics; {
 	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -60,12 +60,12 @@ func stats(inbound bool, m Metrics) *anypb.Any {
 	}
 	value, err := structpb.NewStruct(fields)
 	if err != nil {
-		value = &structpb.Struct{} // a text that is not UTF-8; records have UTF-8 alone
+		value = &structpb.Struct{} // only text that is not UTF-8 fails, and texts of records are UTF-8
 	}
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
 }
 
-// metric returns one entry of the configuration's metrics: the overrides of one metric.
+// metric encodes the overrides of one metric; there is at least one.
 func metric(of []Override) map[string]any {
 	out, dimensions := map[string]any{"name": of[0].Metric}, map[string]any{}
 	var removed []any

@@ -27,8 +27,9 @@ const exportTimeout = 5 * time.Second
 // samplingPath is the path of Dynatrace's API that returns the sampling configuration.
 const samplingPath = "api/v2/samplingConfiguration"
 
-// Build returns the tracing of a connection manager. Without a provider's name it states no tracer, and Envoy uses the
-// tracer of its bootstrap. nil: no spans are sent, or the provider does not exist or is not for spans.
+// Build returns the tracing settings of a connection manager. Without a provider's name they state no tracer, and Envoy
+// uses the tracer of its bootstrap. It returns nil if tracing is off, if the mesh does not have the provider, or if the
+// provider is not for spans.
 func (t Tracing) Build(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tracing {
 	if !t.On {
 		return nil
@@ -75,8 +76,8 @@ func (t Tracing) tracer(p *meshv1.MeshConfig_ExtensionProvider) (name string, co
 	return "", nil
 }
 
-// zipkin returns the configuration for a Zipkin collector. Only CollectorService has a timeout and headers, and Envoys
-// before those of Istio 1.29 ignore CollectorService. So the other fields name the collector too.
+// zipkin returns the configuration for a Zipkin collector. Only the field CollectorService has a timeout and headers.
+// Envoys before Istio 1.29 ignore that field, so the other fields name the collector too.
 func (t Tracing) zipkin(p *meshv1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := p.GetPath()
 	if path == "" {
@@ -131,8 +132,8 @@ func extension(name string, config proto.Message) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(config)}
 }
 
-// dynatrace returns the sampler of Dynatrace. It queries the service that receives the spans, unless the sampler states
-// a service of its own.
+// dynatrace returns the configuration of Dynatrace's sampler. The sampler queries the service that receives the spans,
+// unless s states another service.
 func (t Tracing) dynatrace(p *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider,
 	s *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider_DynatraceSampler) *samplersv3.DynatraceSamplerConfig {
 	to, path, from := t.To, samplingPath, p.GetHttp()
@@ -145,16 +146,17 @@ func (t Tracing) dynatrace(p *meshv1.MeshConfig_ExtensionProvider_OpenTelemetryT
 	}
 }
 
-// joinURL returns a URL without a scheme: the cluster decides between HTTP and HTTPS.
+// joinURL returns host and path as a URL without a scheme, because the cluster decides between HTTP and HTTPS. For an
+// invalid host it returns host alone.
 func joinURL(host, path string) string {
 	uri, err := url.JoinPath(host, path)
-	if err != nil { // not a valid host
+	if err != nil {
 		return host
 	}
 	return uri
 }
 
-// httpService returns the configuration of requests to the service over HTTP.
+// httpService returns the configuration of HTTP requests to the service. A nil timeout means exportTimeout.
 func (s Service) httpService(
 	uri string, timeout *durationpb.Duration, headers []*meshv1.MeshConfig_ExtensionProvider_HttpHeader,
 ) *corev3.HttpService {

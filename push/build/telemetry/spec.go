@@ -1,5 +1,5 @@
-// Package telemetry builds the reports of listeners on their traffic: access logs, spans and metrics. The plan decides
-// which are on, and for which provider. The settings of a provider are those of meshConfig.extensionProviders.
+// Package telemetry builds the access logs, tracing and metrics of listeners. The plan decides which of them are on,
+// and with which provider. The settings of a provider come from meshConfig.extensionProviders.
 //
 // Owns: nothing.  Reads: its Specs, and the providers of the mesh configuration.  Never: the snapshot, a view, a clock.
 package telemetry
@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec holds the reports of the listeners of one direction of a proxy. It is comparable. With the zero Spec, access
-// logs and metrics follow accessLogFile and defaultProviders.metrics of the mesh, and no spans are sent.
+// Spec holds the telemetry settings of a proxy's listeners of one direction. It is comparable. With the zero Spec, the
+// mesh's accessLogFile and defaultProviders.metrics decide about access logs and metrics, and no spans are sent.
 type Spec struct {
-	// Logs are the access logs, sorted by provider. If there are any, even disabled ones, accessLogFile is ignored.
+	// Logs are the access logs, sorted by provider. With at least one log, even a disabled one, accessLogFile is ignored.
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
@@ -29,8 +29,8 @@ type Spec struct {
 type Log struct {
 	Provider string  // name of the provider, or MeshLog
 	To       Service // the provider's service
-	Filter   string  // CEL expression: entries for which it is false are not logged; empty: all are logged
-	Disabled bool    // nothing is logged
+	Filter   string  // CEL expression that an entry must satisfy to be logged; empty: every entry is logged
+	Disabled bool    // the log is off
 }
 
 // Service is the service behind a provider: its host, and the name of its cluster. The zero Service means that the
@@ -39,12 +39,12 @@ type Service struct{ Host, Cluster string }
 
 // Tracing holds the settings of spans. With the zero Tracing no spans are sent.
 type Tracing struct {
-	On       bool    // false: no spans are sent
+	On       bool    // spans are sent
 	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap
 	To       Service // the provider's service
 	Sampler  Service // the service of the provider's sampler; zero: To
 	Name     string  // service name in the proxy's spans (node.cluster)
-	Sampling float64 // percent of the requests without a sampling decision of the caller
+	Sampling float64 // percentage to sample of the requests without a sampling decision of the caller
 	Tags     intern.List[Tag]
 	// MaxPathTagLength is the number of bytes after which paths in spans are cut; 0: Envoy's 256.
 	MaxPathTagLength uint32
@@ -53,7 +53,7 @@ type Tracing struct {
 	By               intern.List[model.Key] // the Telemetries with settings of spans
 }
 
-// Kind is the source of a Tag's value.
+// Kind names the source of a Tag's value.
 type Kind uint8
 
 // The kinds of tags.
@@ -73,16 +73,17 @@ type Tag struct {
 	Default string // value if the variable or header is missing; empty: the tag is left out
 }
 
-// Metrics holds the settings of metrics, which Istio's filter istio.stats or the stats access logger counts. With the
-// zero Metrics all metrics are counted if a Prometheus provider is among the default providers.
+// Metrics holds the settings of Istio's metrics. The filter istio.stats or Envoy's stats access logger counts them.
+// With the zero Metrics, all metrics are counted if the mesh's default providers of metrics include a Prometheus
+// provider.
 type Metrics struct {
 	Said      bool                  // a Telemetry has settings of metrics; false: the other fields are ignored
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
-	Interval  time.Duration         // between reports of an open TCP connection; 0: the filter's 5 s
+	Interval  time.Duration         // between two updates for an open TCP connection; 0: the filter's 5 s
 }
 
-// Override changes a metric, or one tag of it.
+// Override changes a metric, or one of its tags.
 type Override struct {
 	Metric string // without istio_
 	Drop   bool   // the metric is not counted
@@ -108,7 +109,9 @@ var builtIn = []*meshv1.MeshConfig_ExtensionProvider{
 	}},
 }
 
-// Provider returns the provider with a name, in any case; nil if it does not exist.
+// Provider returns the provider with a name, or nil if no provider has it. Names are compared without regard to case.
+// The mesh's own providers come before the built-in ones (prometheus, envoy). The result belongs to mesh and is
+// read-only.
 func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_ExtensionProvider {
 	for _, list := range [][]*meshv1.MeshConfig_ExtensionProvider{mesh.GetExtensionProviders(), builtIn} {
 		for _, p := range list {
@@ -120,14 +123,14 @@ func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_Extension
 	return nil
 }
 
-// Address is the address of a service as a provider states it: Service is NAMESPACE/HOST, or HOST.
+// Address is the address of a service, as a provider states it.
 type Address struct {
-	Service string
+	Service string // NAMESPACE/HOST, or HOST
 	Port    uint32
 }
 
-// ServiceOf returns the service of a provider of access logs or spans. It returns false for providers without a
-// service.
+// ServiceOf returns the service to which a provider's access logs or spans are sent. It returns false for nil and for
+// providers without a service.
 func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	type named interface {
 		GetService() string
@@ -155,20 +158,20 @@ func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	return Address{of.GetService(), of.GetPort()}, true
 }
 
-// SamplerOf returns the service that a provider's sampler queries. It returns false if that is the provider's own
-// service, or the provider has no sampler.
+// SamplerOf returns the service that a provider's Dynatrace sampler states. It returns false if the provider has no
+// such sampler, or the sampler states no service and uses the provider's.
 func SamplerOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	api := p.GetOpentelemetry().GetDynatraceSampler().GetHttpService()
 	return Address{api.GetService(), api.GetPort()}, api != nil
 }
 
-// Samples reports whether a provider has a sampler of its own, which decides on all spans.
+// Samples reports whether a provider has a sampler, which then decides about all spans.
 func Samples(p *meshv1.MeshConfig_ExtensionProvider) bool {
 	return p.GetOpentelemetry().GetSampling() != nil
 }
 
-// LogCap returns the capability that a proxy needs for a provider's access log. It returns false if the provider is not
-// for access logs.
+// LogCap returns the capability that a proxy needs to write a provider's access log. It returns false if the provider
+// is nil or not for access logs.
 func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
@@ -183,8 +186,8 @@ func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	return 0, false
 }
 
-// TracerCap returns the capability that a proxy needs for a provider's spans. It returns false if the provider is not
-// for spans.
+// TracerCap returns the capability that a proxy needs to send spans to a provider. It returns false if the provider is
+// nil or not for spans.
 func TracerCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_Zipkin:

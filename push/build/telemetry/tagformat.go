@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Forms of CEL expressions: an attribute that Envoy has without Istio's filters (request.host,
-// request.headers['x-team'], https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes), a
-// literal text, and string() around an expression.
+// These are the supported forms of CEL expressions. attribute is an attribute that Envoy has without Istio's filters,
+// for instance request.host or request.headers['x-team']
+// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes). literal is a quoted text.
+// asText is string() around an expression.
 var (
 	attribute = regexp.MustCompile(`^(request|response|connection|upstream|source|destination|xds|metadata)` +
 		`(\.[a-z_]+|\[('[^'"%()\\]+'|"[^'"%()\\]+")\])+$`)
@@ -15,9 +16,9 @@ var (
 	asText  = regexp.MustCompile(`^string\((.*)\)$`)
 )
 
-// Format converts the CEL expression of a tag's value to the format of Envoy's access logs. It supports a literal text,
-// or one attribute, also inside string(), and returns false for other expressions. Envoy would refuse a whole listener
-// for a function that it lacks, string() and concatenation among them.
+// Format converts the CEL expression of a tag's value to a format of Envoy's access logs. It supports a quoted text, or
+// one attribute with or without string() around it. For other expressions it returns false: Envoy would refuse the
+// whole listener for a function that it lacks, such as string() and concatenation.
 func Format(expression string) (format string, ok bool) {
 	expression = strings.TrimSpace(expression)
 	if literal.MatchString(expression) {

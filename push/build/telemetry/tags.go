@@ -5,8 +5,8 @@ import (
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 )
 
-// DryRunTags are the tags with the results of AuthorizationPolicies in dry runs. A tag without a result is left out
-// (istio: pilot/pkg/networking/core/tracing.go).
+// DryRunTags are the span tags with the results of AuthorizationPolicies in dry runs. Envoy leaves out a tag without a
+// result (istio: pilot/pkg/networking/core/tracing.go).
 var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.allow_policy.name", Kind: DryRun, Value: "istio_dry_run_allow_shadow_effective_policy_id"},
 	{Name: "istio.authorization.dry_run.allow_policy.result", Kind: DryRun, Value: "istio_dry_run_allow_shadow_engine_result"},

@@ -23,8 +23,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// route builds the route of one rule of a VirtualService for one of its matches: m, and match as encoded from m. The
-// error names the field of the rule that Envoy would refuse.
+// route builds the route of one rule of a VirtualService for one of the rule's matches. match is the encoded form of m.
+// The error names the field of the rule that Envoy would refuse.
 func (d *routeBuilder) route(
 	vs *model.VirtualService, rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch,
 ) (*routev3.Route, error) {
@@ -75,8 +75,8 @@ func (d *routeBuilder) setAction(out *routev3.Route, rule *networkingv1.HTTPRout
 	return err
 }
 
-// forward returns the action that forwards to one or several clusters. The header operations of a single destination
-// are added to the route out; those of several are in their weighted clusters.
+// forward returns the action that forwards to one or several clusters. It adds the header operations of a single
+// destination to the route out. Those of several destinations belong to the weighted clusters.
 func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
 	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule), AppendXForwardedHost: d.Proxy.ForwardedHost}
 	setTimeout(action, rule.GetTimeout())
@@ -120,9 +120,9 @@ func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute,
 	return action, nil
 }
 
-// weighted returns the clusters of several destinations, and adds their hash policies to action. The weights may have
-// any sum, because Envoy divides by it. Destinations of weight 0 receive nothing. The error is a sum of 0 or beyond 32
-// bits.
+// weighted returns the clusters of several destinations, and adds their hash policies to action. A destination's share
+// is its weight divided by the sum of the weights. Destinations of weight 0 are left out. It fails if the sum is 0 or
+// exceeds 32 bits.
 func (d *routeBuilder) weighted(
 	action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination,
 ) ([]*routev3.WeightedCluster_ClusterWeight, error) {
@@ -155,14 +155,14 @@ func (d *routeBuilder) weighted(
 	return clusters, nil
 }
 
-// resolve returns the Spec's resolution of a destination, or the zero Destination without one.
+// resolve returns the Spec's resolution of a destination, or the zero Destination if the Spec does not have it.
 func (d *routeBuilder) resolve(dest *networkingv1.Destination) Destination {
 	ref, _ := virtualservice.RefOf(dest)
 	return d.destinations[ref]
 }
 
-// clusterOf returns the name of a destination's cluster. An unresolved destination leads to the black hole, which
-// answers 503, like Envoy for the name of a missing cluster.
+// clusterOf returns the name of a destination's cluster. For an unresolved destination that is BlackHoleCluster, so
+// that requests get status 503, as they would for a missing cluster.
 func clusterOf(dest Destination) string {
 	if dest.Cluster == (xds.ClusterName{}) {
 		return xds.BlackHole
@@ -170,8 +170,8 @@ func clusterOf(dest Destination) string {
 	return dest.Cluster.String()
 }
 
-// mirrors returns the clusters that requests of a rule are mirrored to. Unresolved destinations and those without a
-// share of the requests are left out.
+// mirrors returns the clusters to which requests of a rule are mirrored. It leaves out unresolved destinations and
+// those whose percentage is 0.
 func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
@@ -184,7 +184,7 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 			Cluster:         cluster.String(),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
-			// The mirrored request keeps its host: with Envoy's suffix -shadow no service would have that host (Istio's).
+			// As in Istio, the mirrored request keeps its host. No service would serve the host with Envoy's suffix -shadow.
 			DisableShadowHostSuffixAppend: true,
 		})
 	}
@@ -201,9 +201,9 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 	return out
 }
 
-// setTimeout sets the timeout of requests; nil means no limit. The deadline of a gRPC client applies up to the same
-// limit. That is max_grpc_timeout, which Envoy warns is deprecated (--component-log-level misc:error hides the
-// warning). Its successor, max_stream_duration, would switch off the timeout for requests that are not gRPC.
+// setTimeout sets the timeout of requests; nil means no limit. The deadline that a gRPC client states applies up to the
+// same limit, by the field max_grpc_timeout. Envoy logs that the field is deprecated (--component-log-level misc:error
+// hides the warning). Its successor, max_stream_duration, would switch off the timeout for requests that are not gRPC.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout = duration(timeout); timeout == nil {
 		timeout = &durationpb.Duration{}
@@ -234,8 +234,8 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	return nil
 }
 
-// operation returns the name of the span: "host:port" and the matched path. The host and port are those of the single
-// destination; with several destinations, or an unresolved one, they are the VirtualService's name and the Spec's port.
+// operation returns the name of a route's spans: "host:port" and the matched path. The host and port belong to the
+// single resolved destination. Otherwise they are the VirtualService's name and the Spec's port.
 func (d *routeBuilder) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {

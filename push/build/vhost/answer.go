@@ -33,29 +33,31 @@ const maxDirectResponse = 1 << 20
 // operations are the effects of one Headers message.
 type operations struct {
 	request, response headerChange
-	authority         string // new host of the request; empty: unchanged. Envoy changes the host by a rewrite only
+	authority         string // new host of the request, for a rewrite; empty: the host stays
 }
 
-// headerChange holds the headers that a route adds or overwrites, and the names of those that it removes.
+// headerChange holds the headers to add or overwrite, and the names of headers to remove.
 type headerChange struct {
 	add    []*corev3.HeaderValueOption
 	remove []string
 }
 
-// headerOperations encodes a Headers message.
+// headerOperations encodes a Headers message. Envoy changes the host only by a rewrite, so the header operations on it
+// become operations.authority.
 func headerOperations(in *networkingv1.Headers) operations {
 	ops := operations{request: headerChanges(in.GetRequest()), response: headerChanges(in.GetResponse())}
 	for _, values := range []map[string]string{in.GetRequest().GetAdd(), in.GetRequest().GetSet()} {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
 			if values[k] != "" && (strings.EqualFold(k, "host") || strings.EqualFold(k, ":authority")) {
-				ops.authority = values[k] // `set` comes last, so it wins over `add`
+				ops.authority = values[k] // `set` comes second, so it overrides `add`
 			}
 		}
 	}
 	return ops
 }
 
-// headerChanges encodes the operations on requests or on responses: `set` comes before `add`, each sorted by name.
+// headerChanges encodes the operations on the headers of requests or of responses: `set`, then `add`, each sorted by
+// name.
 func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	var out headerChange
 	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
@@ -77,13 +79,13 @@ func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	return out
 }
 
-// unmodifiable reports whether Envoy refuses to change a header by an operation: pseudo headers and host.
+// unmodifiable reports whether Envoy refuses operations on a header: it is a pseudo header or host.
 func unmodifiable(header string) bool {
 	return strings.HasPrefix(header, ":") || strings.EqualFold(header, "host")
 }
 
-// validateFormats returns an error for a header value that is not a format string: Envoy would refuse the whole route
-// configuration for a single "50%".
+// validateFormats returns an error for a header value that is not a format string. For a single value such as "50%",
+// Envoy would refuse the whole route configuration.
 func validateFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
@@ -98,6 +100,7 @@ func validateFormats(r *routev3.Route) error {
 	return nil
 }
 
+// redirectCodes maps HTTP status codes to Envoy's; 0 is a redirect without a code.
 var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	0:   routev3.RedirectAction_MOVED_PERMANENTLY,
 	301: routev3.RedirectAction_MOVED_PERMANENTLY,
@@ -107,8 +110,9 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect returns the redirect action of a route with this match. The default port of the scheme is left out; traffic
-// of a sidecar is plain HTTP unless the redirect sets a scheme. The error names the field that Envoy does not support.
+// redirect returns the redirect action of a route with a match. It leaves out a port that is the default of the scheme;
+// without a scheme in the redirect, the traffic counts as plain HTTP. The error names the field that Envoy does not
+// support.
 func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]
 	if !ok {
@@ -140,7 +144,7 @@ func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.Ro
 	return out, nil
 }
 
-// directResponse returns the direct response of a route. The error is a body of more than maxDirectResponse bytes.
+// directResponse returns the direct response of a route. It fails if the body has more than maxDirectResponse bytes.
 func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectResponseAction, error) {
 	out := &routev3.DirectResponseAction{Status: in.GetStatus()}
 	switch body := in.GetBody().GetSpecifier().(type) {
@@ -155,8 +159,8 @@ func directResponse(in *networkingv1.HTTPDirectResponse) (*routev3.DirectRespons
 	return out, nil
 }
 
-// faultConfig encodes the faults of a rule; nil if the rule injects none. A fault without a percentage affects no
-// request.
+// faultConfig encodes the faults of a rule, or returns nil if the rule injects no fault. A fault without a percentage
+// affects no request.
 func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	out := &faultv3.HTTPFault{}
 	if d := in.GetDelay(); duration(d.GetFixedDelay()) != nil {
@@ -185,8 +189,8 @@ func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction encodes a percentage of 0 to 100, with four decimal digits. If p is nil, otherwise is used, in whole
-// percent.
+// fraction encodes a percentage, which it limits to 0 to 100, with four decimal digits. If p is nil it encodes the
+// whole percent of otherwise.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}

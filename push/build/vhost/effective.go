@@ -23,10 +23,10 @@ func (s CatchAll) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the one patch that adds the virtual host.
+// Effective returns the patch that adds the virtual host.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 
-// versionOf returns the hash of a fragment as a string, or the error.
+// versionOf returns the hash of a fragment as a string, or err.
 func versionOf(f *xds.Fragment, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -34,11 +34,11 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 	return string(f.Hash[:]), nil
 }
 
-// Patched reports whether some patch may match the virtual host.
+// Patched reports whether the Spec has patches, which may match the virtual host or its routes.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems lists the patches that Fragment leaves out of the virtual host or its routes. The function Problems lists
-// the rules of a VirtualService that are left out.
+// Problems returns an error for each patch that Fragment leaves out. It returns nil if Fragment fails. The function
+// Problems lists the rules of a VirtualService that are left out.
 func (s Spec) Problems() []error {
 	f, err := s.buildUnpatched(func() {})
 	if err != nil {
@@ -52,10 +52,10 @@ func (s Spec) Problems() []error {
 	return problems
 }
 
-// Patched reports whether some patch may match the virtual host.
+// Patched reports whether the Spec has patches, which may match the virtual host or its routes.
 func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems lists the patches that Fragment leaves out of the virtual host or its routes.
+// Problems returns an error for each patch that Fragment leaves out.
 func (s CatchAll) Problems() []error {
 	_, problems := patch.ApplyVirtualHost(s.build(), s.Patches.All())
 	return problems

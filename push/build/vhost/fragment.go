@@ -18,18 +18,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The field numbers of RouteConfiguration.virtual_hosts and VirtualHost.routes.
+// These are the field numbers of RouteConfiguration.virtual_hosts and VirtualHost.routes.
 const (
 	fieldVirtualHosts = 2
 	fieldRoutes       = 3
 )
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. The fragment has no bytes if a
-// patch removes the virtual host; a rope may contain such a fragment. A rule that Envoy would refuse is left out, and
-// the other rules stay. The error is a fault of the Spec itself (no domains, or a string that is not UTF-8).
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. If a patch removes the virtual
+// host, the fragment has no bytes; a rope may contain such a fragment. A rule that Envoy would refuse is left out, and
+// the other rules stay. Fragment fails if the Spec has no domains, if a string is not valid UTF-8, or if the patched
+// virtual host violates a constraint of Envoy's API.
 func (s Spec) Fragment() (*xds.Fragment, error) { return s.FragmentInPieces(func() {}) }
 
-// FragmentInPieces is Fragment that calls pause between two small pieces of the work. The error is that of Fragment.
+// FragmentInPieces returns the same as Fragment, with the same errors. It calls pause between small pieces of the work,
+// so that the caller can do other work there.
 func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) {
 	f, err := s.buildUnpatched(pause)
 	if err != nil || s.Patches.Len() == 0 {
@@ -39,8 +41,8 @@ func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) {
 	return patchEncoded(f, s.Patches, pause)
 }
 
-// buildUnpatched returns the virtual host before any patch: the fragments of its rules, joined. pause is called
-// after every sixteenth rule.
+// buildUnpatched returns the virtual host without patches: the joined fragments of its rules. It calls pause after
+// every sixteenth rule.
 func (s Spec) buildUnpatched(pause func()) (*xds.Fragment, error) {
 	vh := &routev3.VirtualHost{
 		Name:                       xds.VirtualHost(s.Host, s.Port),
@@ -82,18 +84,20 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 	return rc.VirtualHosts[0], nil
 }
 
-// unresolved is the regular expression of hosts whose name the proxy does not resolve: IP addresses, and the metadata
-// server from which machines of a cloud fetch their credentials. That server has a link-local address, and the resolver
-// refuses link-local addresses (dnscache.Unknown).
+// unresolved is a regular expression for hosts that the proxy does not resolve: IP addresses, and the metadata server
+// from which machines of a cloud fetch credentials. The address of that server is link-local, and the DNS cache refuses
+// link-local addresses (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment encodes the virtual host: allow_any leads to PassthroughCluster or to the cluster of the egress proxy,
-// allow_any_dynamic_dns to AllowAnyDynamicDNSCluster, and block_all answers 502
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error
-// is a constraint of Envoy's API that the patched virtual host violates.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. allow_any leads to
+// PassthroughCluster or to the egress proxy's cluster, and allow_any_dynamic_dns to AllowAnyDynamicDNSCluster.
+// block_all answers 502
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). If a
+// patch removes the virtual host, the fragment has no bytes. The error names the constraint of Envoy's API that the
+// patched virtual host violates.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return patchAndEncode(s.build(), s.Patches) }
 
-// build returns the virtual host before any patch.
+// build returns the virtual host without patches.
 func (s CatchAll) build() *routev3.VirtualHost {
 	vh := &routev3.VirtualHost{Name: s.Name(), Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
 	route := &routev3.Route{Name: xds.BlockAll, Match: matchAll(), Action: &routev3.Route_DirectResponse{
@@ -118,7 +122,7 @@ func (s CatchAll) build() *routev3.VirtualHost {
 	return vh
 }
 
-// passThrough returns the action that forwards requests to a cluster without a timeout.
+// passThrough returns an action that forwards requests to a cluster, without a timeout.
 func (s CatchAll) passThrough(cluster string) *routev3.Route_Route {
 	action := &routev3.RouteAction{
 		ClusterSpecifier:     &routev3.RouteAction_Cluster{Cluster: cluster},
@@ -128,8 +132,8 @@ func (s CatchAll) passThrough(cluster string) *routev3.Route_Route {
 	return &routev3.Route_Route{Route: action}
 }
 
-// Fragment encodes the patch's value, a virtual host. The error names the patch, and the field that does not decode or
-// that Envoy would refuse.
+// Fragment encodes the virtual host in the patch's value. The error names the patch, and the field that does not decode
+// or that Envoy would refuse.
 func (s Added) Fragment() (*xds.Fragment, error) {
 	vh, err := s.build()
 	if err != nil {
@@ -138,8 +142,8 @@ func (s Added) Fragment() (*xds.Fragment, error) {
 	return xds.EncodeFragment(vh.Name, fieldVirtualHosts, vh)
 }
 
-// Domains lists the domains that the patch adds; none if its value is not a valid virtual host. The plan keeps domains
-// unique within a route configuration.
+// Domains returns the domains of the added virtual host, or nil if the patch's value is not a valid virtual host. The
+// plan uses them to keep domains unique within a route configuration.
 func (s Added) Domains() []string {
 	vh, err := s.build()
 	if err != nil {
@@ -160,8 +164,8 @@ func (s Added) build() (*routev3.VirtualHost, error) {
 	return vh, nil
 }
 
-// patchAndEncode applies the patches to a virtual host and encodes the result: without bytes if a patch removes the
-// virtual host. The error is a constraint of Envoy's API that the result violates.
+// patchAndEncode applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
+// fragment has no bytes. The error names the constraint of Envoy's API that the result violates.
 func patchAndEncode(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
 	name := vh.Name
 	if vh, _ = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
@@ -173,7 +177,7 @@ func patchAndEncode(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (
 	return xds.EncodeFragment(name, fieldVirtualHosts, vh)
 }
 
-// delegateOf returns the words that name the delegate VirtualService of a merged route; empty for other routes.
+// delegateOf returns a phrase that names the delegate VirtualService of a merged route, or "" for other routes.
 func delegateOf(rule *networkingv1.HTTPRoute) string {
 	if d := rule.GetDelegate(); d != nil {
 		return " of its delegate " + d.GetNamespace() + "/" + d.GetName()
@@ -181,12 +185,12 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 	return ""
 }
 
-// Problems lists the http rules of a VirtualService that Fragment leaves out because Envoy would refuse them. Each
-// error is a model.Problem of the VirtualService that names the rule, the field and the reason.
+// Problems returns an error for each match of a VirtualService's http rules that Fragment leaves out because Envoy
+// would refuse it. Each error is a model.Problem of the VirtualService that names the rule, the field and the reason.
 func Problems(vs *model.VirtualService) []error {
 	d := newRouteBuilder(Spec{Caps: ^xds.Caps(0)})
 	var out []error
-	// The routes of delegates shift the indices, so that merged rules are named by route instead of by index.
+	// Merging delegates shifts the indices. So the rules of a merged VirtualService are named by route.
 	merged := slices.ContainsFunc(vs.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil })
 	for i, rule := range vs.Spec.GetHttp() {
 		at, of := fmt.Sprintf("spec.http[%d]", i), ".match[%d]"
@@ -205,7 +209,7 @@ func Problems(vs *model.VirtualService) []error {
 	return out
 }
 
-// defaultRoutes returns the one route of a host without a VirtualService.
+// defaultRoutes returns the only route of a host without a VirtualService: all requests go to the service.
 func (d *routeBuilder) defaultRoutes() []*routev3.Route {
 	var dest Destination
 	if all := d.Destinations.All(); len(all) > 0 {

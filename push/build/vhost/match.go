@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
+// errEmptyMatch is the error of a match on a string that states no string.
 var errEmptyMatch = errors.New("no exact, prefix or regex")
 
 // matchAll returns a match for every request.
@@ -23,7 +24,7 @@ func matchAll() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// encodeMatch encodes a match of a rule; nil matches every request. The error names the field with an invalid match.
+// encodeMatch encodes a match of a rule; nil means every request. The error names the field with an invalid match.
 func encodeMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 	out := matchAll()
 	if m == nil {
@@ -52,7 +53,7 @@ func encodeMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) 
 	return out, nil
 }
 
-// setPath sets the match on the path. A prefix is a prefix of characters, as in Istio: "/a" also matches "/ab".
+// setPath sets the match on the path. As in Istio, the prefix "/a" also matches the path "/ab".
 func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	switch u := uri.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:
@@ -69,9 +70,9 @@ func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	return nil
 }
 
-// setHeaders sets the matches on headers, sorted by name, then those on method, authority and scheme. A name
-// "@request.auth.claims..." matches a claim of the request's token, which a filter has stored in the dynamic metadata,
-// as in Istio. A sidecar has no such filter before its routes unless an EnvoyFilter adds it.
+// setHeaders sets the matches on headers, sorted by name, then those on method, authority and scheme. As in Istio, the
+// name "@request.auth.claims..." stands for a claim of the request's token. Such a match reads the dynamic metadata, in
+// which the filter jwt_authn stores the claims. A sidecar has that filter on outbound requests only by an EnvoyFilter.
 func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
 		if path, _ := model.RoutedClaim(name); path != nil {
@@ -128,7 +129,8 @@ func claimMatch(in *networkingv1.StringMatch) (*matcherv3.ValueMatcher, error) {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: s}}, err
 }
 
-// headerMatch encodes a match on a header. With without, the match is inverted: it also holds if the header is missing.
+// headerMatch encodes a match on a header. If without is set, the match is inverted, and holds if the header is
+// missing.
 func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*routev3.HeaderMatcher, error) {
 	out := &routev3.HeaderMatcher{Name: name, InvertMatch: without}
 	if matchesPresence(in) {
@@ -144,8 +146,8 @@ func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*rout
 	return out, nil
 }
 
-// matchesPresence reports whether a match tests for presence only: an empty match, the empty prefix, or the regex "*",
-// which is not RE2 but Istio's notation for presence.
+// matchesPresence reports whether a match tests only that a value is present. That is an empty match, an empty prefix,
+// or the regex "*", which is Istio's notation for presence and not valid RE2.
 func matchesPresence(in *networkingv1.StringMatch) bool {
 	switch m := in.GetMatchType().(type) {
 	case nil:
@@ -158,7 +160,8 @@ func matchesPresence(in *networkingv1.StringMatch) bool {
 	return false
 }
 
-// stringMatch encodes a match on a string. The error is an empty match, or an invalid regular expression.
+// stringMatch encodes a match on a string. It fails for an empty match, and for a regular expression that Envoy
+// refuses.
 func stringMatch(in *networkingv1.StringMatch) (*matcherv3.StringMatcher, error) {
 	switch m := in.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:
@@ -175,7 +178,7 @@ func stringMatch(in *networkingv1.StringMatch) (*matcherv3.StringMatcher, error)
 	return nil, errEmptyMatch
 }
 
-// regex encodes a regular expression. The error is a pattern that is empty or that Envoy would refuse.
+// regex encodes a regular expression. It fails for a pattern that is empty or that Envoy would refuse.
 func regex(pattern string) (*matcherv3.RegexMatcher, error) {
 	if pattern == "" {
 		return nil, errEmptyMatch

@@ -9,16 +9,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// unjudged are the filters that do not see misdirected requests: the client repeats them on another connection, where
-// they count. Those of rate limits come from EnvoyFilters.
-var unjudged = []string{"envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn", "envoy.filters.http.rbac",
+// skippedFilters are the filters that are off for misdirected requests. The client repeats such a request on another
+// connection, where the filters apply. The filters for rate limits come from EnvoyFilters.
+var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn", "envoy.filters.http.rbac",
 	"envoy.filters.http.ratelimit", "envoy.filters.http.local_ratelimit"}
 
-// misdirected returns the route of misdirected requests, and the filters that are off for them. A client that reused a
-// connection because one certificate covers several hosts opens another one then (RFC 9110, 15.5.20).
+// misdirected returns a route that answers every request with 421, and the configuration that switches skippedFilters
+// off. A client may reuse a connection if one certificate covers several hosts. By the answer it opens a connection for
+// the requested host (RFC 9110, 15.5.20).
 func misdirected() ([]*routev3.Route, map[string]*anypb.Any) {
 	filters := map[string]*anypb.Any{}
-	for _, name := range unjudged {
+	for _, name := range skippedFilters {
 		filters[name] = xds.Any(&routev3.FilterConfig{Disabled: true})
 	}
 	return []*routev3.Route{{

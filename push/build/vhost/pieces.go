@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The field numbers of Route that the matches of patches read.
+// These are the numbers of the fields of Route that outline reads.
 const (
 	fieldRoute          = 2
 	fieldRedirect       = 3
@@ -25,11 +25,11 @@ const (
 
 // encodedHost is a virtual host whose routes are encoded.
 type encodedHost struct {
-	head   *routev3.VirtualHost // without the encoded routes
-	routes [][]byte             // fields of VirtualHost, each with its tag
+	head   *routev3.VirtualHost // all fields except the routes
+	routes [][]byte             // the encoded fields VirtualHost.routes, each with its tag
 }
 
-// split decodes a virtual host except for its routes. The error is a fragment that does not decode.
+// split decodes a virtual host except for its routes. It fails if the fragment does not decode.
 func split(f *xds.Fragment) (encodedHost, error) {
 	fail := func(err error) (encodedHost, error) {
 		return encodedHost{}, fmt.Errorf("virtual host %s: %w", f.Name, err)
@@ -62,7 +62,7 @@ func split(f *xds.Fragment) (encodedHost, error) {
 	return out, nil
 }
 
-// outline returns the name and the kind of action of an encoded route, in a route without other fields.
+// outline returns a Route that has only the name and the type of action of an encoded route.
 func outline(field []byte) *routev3.Route {
 	out := &routev3.Route{}
 	b := content(field)
@@ -93,9 +93,9 @@ func content(field []byte) []byte {
 	return b
 }
 
-// patchEncoded applies the patches to a virtual host and encodes the result: without bytes if a patch removes the
-// virtual host. A route is decoded only if a patch matches it. pause is called after each changed or added route. The
-// error is a constraint of Envoy's API that the result violates.
+// patchEncoded applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
+// fragment has no bytes. A route is decoded only if a patch matches it. pause is called after each changed or added
+// route. It fails if f does not decode, or if the result violates a constraint of Envoy's API.
 func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func()) (*xds.Fragment, error) {
 	of, err := split(f)
 	if err != nil {
@@ -134,7 +134,7 @@ func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func(
 	return out, err
 }
 
-// removed returns the fragment of a virtual host that a patch removes.
+// removed returns the fragment of a virtual host that a patch removes: it has a name and a hash, and no bytes.
 func removed(name string) *xds.Fragment {
 	sum := sha256.Sum256([]byte("removed " + name))
 	return &xds.Fragment{Name: name, Hash: xds.Hash(sum[:16])}
@@ -143,12 +143,12 @@ func removed(name string) *xds.Fragment {
 // routeEncoder patches the routes of a virtual host one after another.
 type routeEncoder struct {
 	patches *patch.RoutePatches
-	routes  []*routev3.Route          // outlines of the encoded routes; the others are whole
-	fields  map[*routev3.Route][]byte // the encoded routes, as fields of VirtualHost
+	routes  []*routev3.Route          // outlines of the routes that are added so far, in order
+	fields  map[*routev3.Route][]byte // maps an outline to its route, encoded as a field of VirtualHost
 	pause   func()
 }
 
-// encoded adds an encoded route, patched if a patch matches it. The error is a route that does not decode.
+// encoded adds an encoded route, and patches it if a patch matches it. It fails if a matched route does not decode.
 func (e *routeEncoder) encoded(field []byte) error {
 	of := outline(field)
 	if !e.patches.Matches(of) {
@@ -162,7 +162,7 @@ func (e *routeEncoder) encoded(field []byte) error {
 	return e.change(r)
 }
 
-// change adds a route, patched, unless a patch removes it. The error is a string that is not UTF-8.
+// change patches a route and adds it, unless a patch removes it. It fails if a string is not valid UTF-8.
 func (e *routeEncoder) change(r *routev3.Route) error {
 	defer e.pause()
 	if r = e.patches.Change(r); r == nil {
@@ -177,7 +177,8 @@ func (e *routeEncoder) change(r *routev3.Route) error {
 	return nil
 }
 
-// parts adds the routes that patches add, and returns all routes in order.
+// parts inserts the routes that patches add, and returns all routes encoded, in order. It fails if a string of an added
+// route is not valid UTF-8.
 func (e *routeEncoder) parts() (parts []*xds.Fragment, err error) {
 	for _, r := range e.patches.Add(e.routes, e.pause) {
 		part := &xds.Fragment{Bytes: e.fields[r]}

@@ -15,12 +15,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the route configuration. The error is a constraint of Envoy's API that the result violates.
+// Build encodes the route configuration. The error names the constraint of Envoy's API that the result violates. Rules
+// that Envoy would refuse, and matches on query parameters or required claims, are left out.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
 	for _, r := range newRouteBuilder(s.Spec).routes() {
 		if m := r.GetMatch(); len(m.GetQueryParameters()) > 0 || slices.ContainsFunc(m.GetDynamicMetadata(), requiresClaim) {
-			continue // a gRPC request has no query and no claims, so the match never holds
+			continue // a gRPC request has neither query parameters nor claims, so the match never holds
 		}
 		vh.Routes = append(vh.Routes, grpcRoute(r))
 	}
@@ -31,12 +32,12 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Route, s.Name, rc)
 }
 
-// requiresClaim reports whether a match requires a claim of a token. gRPC's client does not support claims and ignores
-// such matches: a match that excludes a claim holds.
+// requiresClaim reports whether a match requires a claim of a token. gRPC's client knows no claims and ignores matches
+// on them. That is right for a match that excludes a claim, because it always holds.
 func requiresClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
-// grpcRoute returns the part of a route that gRPC's client supports. A route with an action that is not supported, such
-// as a redirect, stays: it matches its requests, and the client fails them (gRFC A28).
+// grpcRoute returns the part of a route that gRPC's client supports. A route with an unsupported action, such as a
+// redirect, stays, so that the client fails the requests that match it (gRFC A28).
 func grpcRoute(r *routev3.Route) *routev3.Route {
 	out := &routev3.Route{Name: r.Name, Match: r.Match, Action: r.Action}
 	if fault := r.TypedPerFilterConfig[xds.FaultFilter]; fault != nil {
@@ -64,8 +65,8 @@ func grpcRoute(r *routev3.Route) *routev3.Route {
 	return out
 }
 
-// grpcRetryPolicy returns the part of a retry policy that gRPC supports: the number of retries, the back-off, and the
-// conditions, of which gRPC ignores those that are not its own status codes.
+// grpcRetryPolicy returns the part of a retry policy that gRPC supports: the number of retries, the back-off and the
+// conditions. gRPC ignores conditions other than its own status codes.
 func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	if in == nil {
 		return nil
@@ -73,11 +74,12 @@ func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	return &routev3.RetryPolicy{RetryOn: in.RetryOn, NumRetries: in.NumRetries, RetryBackOff: in.RetryBackOff}
 }
 
-// ProxylessProblems lists the fields of a VirtualService's http rules that gRPC's client does not support, as warnings.
+// ProxylessProblems returns a warning for each field of a VirtualService's http rules that gRPC's client does not
+// support. The message states the effect on requests.
 func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
 	for i, rule := range vs.Spec.GetHttp() {
 		at := fmt.Sprintf("spec.http[%d]", i)
-		if rule.GetDelegate() != nil { // a merged route has another index than in its object
+		if rule.GetDelegate() != nil { // the index of a merged route differs from its index in the user's object
 			at = fmt.Sprintf("spec.http: route %q%s", rule.GetName(), delegateOf(rule))
 		}
 		for _, unsupported := range unsupportedFields(rule) {

@@ -18,9 +18,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
+// statusCodes is Envoy's retry condition for the status codes of RetryPolicy.RetriableStatusCodes.
 const statusCodes = "retriable-status-codes"
 
-// meshRetries returns the retry policy for rules without one: the mesh's, else the default of MeshConfig.
+// meshRetries returns the retry policy for rules without one: the mesh's, or else the default of MeshConfig.
 func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 	if d.Mesh != nil && d.Mesh.Spec.GetDefaultHttpRetryPolicy() != nil {
 		return d.Mesh.Spec.DefaultHttpRetryPolicy
@@ -28,9 +29,9 @@ func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 	return model.DefaultMesh().Spec.DefaultHttpRetryPolicy
 }
 
-// retryPolicy encodes a retry policy; nil if attempts is 0, which switches retries off. A retry goes to a host that was
-// not tried yet, unless the route is hashed: then consistent hashing selects the host
-// (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
+// retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. A retry prefers a
+// host that was not tried yet; with hashed, consistent hashing selects the host again. retryIgnorePreviousHosts
+// overrides both (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
 func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	if in.GetAttempts() <= 0 {
 		return nil
@@ -71,8 +72,8 @@ func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	return out
 }
 
-// splitRetryOn splits a retryOn list into Envoy's conditions and HTTP status codes. With status codes the conditions
-// include retriable-status-codes, which Envoy requires for them.
+// splitRetryOn splits a retryOn list into Envoy's conditions and HTTP status codes. If there are status codes, the
+// conditions include retriable-status-codes, which Envoy requires for them.
 func splitRetryOn(on string) (string, []uint32) {
 	var words []string
 	var codes []uint32
@@ -90,8 +91,8 @@ func splitRetryOn(on string) (string, []uint32) {
 	return strings.Join(words, ","), codes
 }
 
-// addHash adds the hash policy of a destination to action unless action has it already. It reports whether the
-// destination has one.
+// addHash adds the hash policy of a destination to action, unless action has an equal one. It reports whether the
+// destination has a hash policy.
 func addHash(action *routev3.RouteAction, dest Destination) bool {
 	policy := hashPolicy(dest.Hash)
 	if policy == nil {
@@ -103,7 +104,7 @@ func addHash(action *routev3.RouteAction, dest Destination) bool {
 	return true
 }
 
-// hashPolicy encodes the key of a consistent hash; nil without a valid key.
+// hashPolicy encodes the key of a consistent hash. It returns nil if there is no key that Envoy accepts.
 func hashPolicy(in *networkingv1.LoadBalancerSettings_ConsistentHashLB) *routev3.RouteAction_HashPolicy {
 	out := &routev3.RouteAction_HashPolicy{}
 	switch key := in.GetHashKey().(type) {

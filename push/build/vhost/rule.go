@@ -20,12 +20,13 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// routeBuilder builds the routes of one Spec; it holds the Spec's destinations by name.
+// routeBuilder builds the routes of one Spec.
 type routeBuilder struct {
 	Spec
-	destinations map[virtualservice.Ref]Destination
+	destinations map[virtualservice.Ref]Destination // the Spec's destinations
 }
 
+// newRouteBuilder returns a routeBuilder for a Spec.
 func newRouteBuilder(s Spec) *routeBuilder {
 	d := &routeBuilder{Spec: s, destinations: make(map[virtualservice.Ref]Destination, s.Destinations.Len())}
 	for _, dest := range s.Destinations.All() {
@@ -34,8 +35,8 @@ func newRouteBuilder(s Spec) *routeBuilder {
 	return d
 }
 
-// reachable iterates over the rules that apply, up to the first that matches everything: Envoy takes the first match,
-// so the rules behind it are unreachable.
+// reachable iterates over the rules that apply, up to and including the first that matches everything. Envoy uses the
+// first route that matches, so it never reaches the rules behind.
 func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range d.Rules.All() {
@@ -49,8 +50,8 @@ func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	}
 }
 
-// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything, for
-// reports.
+// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything. They
+// are for reports, and are without patches.
 func (s Spec) Unreachable() (out []*routev3.Route) {
 	d, behind := newRouteBuilder(s), false
 	for _, r := range s.Rules.All() {
@@ -62,7 +63,7 @@ func (s Spec) Unreachable() (out []*routev3.Route) {
 	return out
 }
 
-// catchesAll reports whether one of the matches that are not excluded matches everything.
+// catchesAll reports whether a match of the rule that is not excluded matches everything.
 func (r Rule) catchesAll() bool {
 	for j, m := range matchesOf(r.HTTP()) {
 		if !slices.Contains(r.Excluded.All(), j) && virtualservice.CatchesAll(m) {
@@ -72,7 +73,7 @@ func (r Rule) catchesAll() bool {
 	return false
 }
 
-// routes builds all routes of a Spec, for proxyless gRPC clients.
+// routes builds all routes of the Spec, for proxyless gRPC clients.
 func (d *routeBuilder) routes() (out []*routev3.Route) {
 	if d.Rules.Len() == 0 {
 		return d.defaultRoutes()
@@ -83,8 +84,8 @@ func (d *routeBuilder) routes() (out []*routev3.Route) {
 	return out
 }
 
-// routesOf builds the routes of a rule: one for each match that is not excluded, up to the first that matches
-// everything. Routes that Envoy would refuse are left out.
+// routesOf builds one route for each match of a rule that is not excluded, up to the first match that matches
+// everything. It leaves out routes that Envoy would refuse.
 func (d *routeBuilder) routesOf(r Rule) (out []*routev3.Route) {
 	rule := r.HTTP()
 	for j, m := range matchesOf(rule) {
@@ -105,8 +106,8 @@ func (d *routeBuilder) routesOf(r Rule) (out []*routev3.Route) {
 	return out
 }
 
-// matchesOf returns the matches of a rule, of which one suffices. A rule without matches has one nil match, for all
-// requests.
+// matchesOf returns the alternative matches of a rule. For a rule without matches it returns one nil match, which
+// stands for all requests.
 func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	if len(rule.GetMatch()) == 0 {
 		return []*networkingv1.HTTPMatchRequest{nil}
@@ -114,15 +115,15 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	return rule.GetMatch()
 }
 
-// encodedRules holds the encoded routes of rules while the fragment of a virtual host refers to them. So an edit of one
-// rule encodes that rule once for all virtual hosts and scopes, and a new order of rules encodes nothing.
+// encodedRules caches the encoded routes of rules while the fragment of a virtual host refers to them. So an edit of
+// one rule encodes that rule once for all virtual hosts and scopes. A new order of rules encodes no rule.
 var encodedRules pool.Pool
 
-// ruleKey holds all inputs of the routes of a rule. It has the hash of the rule instead of its record, because an edit
-// of another rule also replaces the record of the VirtualService.
+// ruleKey holds all inputs of the routes of a rule. It has the rule's hash, not its record: an edit of another rule of
+// the VirtualService replaces the record, and must not encode this rule again.
 type ruleKey struct {
 	rule            xds.Hash
-	namespace, name string // of the VirtualService
+	namespace, name string // key of the VirtualService
 	excluded        intern.List[int]
 	port, http3     uint32
 	destinations    intern.List[Destination]
@@ -131,11 +132,11 @@ type ruleKey struct {
 	proxy           proxyconfig.Routes
 }
 
-// destinations interns the lists of the destinations of one rule.
+// destinations interns the lists of destinations of rules, for ruleKey.
 var destinations intern.Table[Destination]
 
-// fragment returns the encoded routes of a rule. It fails if a string of any http rule of the VirtualService is not
-// valid UTF-8.
+// fragment returns the encoded routes of a rule, from encodedRules if they are cached. It fails if a string of any http
+// rule of the VirtualService is not valid UTF-8.
 func (d *routeBuilder) fragment(r Rule) (*xds.Fragment, error) {
 	sums, err := hashesOf(r.VirtualService)
 	if err != nil {
@@ -153,12 +154,12 @@ func (d *routeBuilder) fragment(r Rule) (*xds.Fragment, error) {
 	})
 }
 
-// hashes maps weak.Pointer[model.VirtualService] to the []xds.Hash of its http rules, while the record is alive. The
-// virtual hosts of many hosts and scopes have rules of the same record.
+// hashes caches the result of hashesOf while the record is alive, because virtual hosts of many hosts and scopes have
+// rules of the same record. It maps weak.Pointer[model.VirtualService] to []xds.Hash.
 var hashes sync.Map
 
-// hashesOf returns the hash of each http rule of a record, by index. It fails if a string of a rule is not valid UTF-8;
-// the error names the record and spec.http[i].
+// hashesOf returns the hash of each http rule of a record, in the order of the rules. It fails if a string of a rule is
+// not valid UTF-8; the error names the record and spec.http[i].
 func hashesOf(vs *model.VirtualService) ([]xds.Hash, error) {
 	key := weak.Make(vs)
 	if known, ok := hashes.Load(key); ok {

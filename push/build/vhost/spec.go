@@ -1,5 +1,5 @@
-// Package vhost builds virtual hosts: a Spec in, an encoded VirtualHost out. The result is a fragment that all route
-// configurations with this virtual host share.
+// Package vhost builds virtual hosts: it encodes a Spec as a VirtualHost. The result is a fragment, which all route
+// configurations with the virtual host share.
 //
 // Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
 package vhost
@@ -23,50 +23,51 @@ var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 // Spec is the input of one outbound virtual host.
 type Spec struct {
 	Host    string              // fully qualified; may be a wildcard
-	Port    uint32              // of the listener
-	Domains intern.List[string] // the plan ensures that they are unique within the route configuration
-	// Rules are the rules of the routes, in order; without rules all requests go to the one destination.
+	Port    uint32              // port of the listener
+	Domains intern.List[string] // the plan keeps domains unique within a route configuration
+	// Rules become the routes, in order. Without rules, all requests go to the one destination.
 	Rules intern.List[Rule]
-	// Destinations resolves each destination of the rules (routes and mirrors), each once. Without rules it has one entry,
-	// the service itself.
+	// Destinations has a resolution of each destination of the rules (routes and mirrors). Without rules it has one
+	// element, the service itself.
 	Destinations intern.List[Destination]
-	// NoDefault: without rules there are no routes, instead of one to the service. It is set for virtual hosts of
-	// gateways.
+	// NoDefault leaves out the route to the service if there are no rules. Virtual hosts of gateways set it.
 	NoDefault bool
-	// TLSOnly: requests without TLS are redirected to https (httpsRedirect of a gateway's server).
+	// TLSOnly redirects requests without TLS to https (httpsRedirect of a gateway's server).
 	TLSOnly bool
-	// Misdirected: every request is answered 421, because connections of another server are for these hosts. Policies and
-	// rate limits do not apply to the answer.
+	// Misdirected answers every request with 421, because another server of the gateway serves these hosts. Policies and
+	// rate limits do not apply to such requests.
 	Misdirected bool
-	// HTTP3 is the UDP port at which the host is served by HTTP/3 too; responses state it (alt-svc). 0: no HTTP/3.
+	// HTTP3 is the UDP port at which the host is also served over HTTP/3; responses state it in the header alt-svc. 0: the
+	// host is not served over HTTP/3.
 	HTTP3   uint32
 	Mesh    *model.Mesh              // nil: Istio's defaults
-	Caps    xds.Caps                 // of the proxy; filters that it does not have are left out
-	Proxy   proxyconfig.Routes       // settings of routes in the proxy's ProxyConfig, or in the mesh's
-	Patches intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
+	Caps    xds.Caps                 // capabilities of the proxy; filters that it lacks are left out
+	Proxy   proxyconfig.Routes       // settings of routes, from the proxy's ProxyConfig or else the mesh's
+	Patches intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE patches that may match, in order of application
 }
 
 // Rule is one http rule of a VirtualService: spec.http[Index].
 type Rule struct {
 	VirtualService *model.VirtualService
 	Index          int
-	// Excluded lists the indices of its matches that do not apply to these proxies, this port or this gateway, ascending.
+	// Excluded has the indices of the rule's matches that do not apply to the proxies, the port or the gateway, ascending.
 	Excluded intern.List[int]
 }
 
-// HTTP returns the rule.
+// HTTP returns the rule's message. It belongs to the record and is read-only.
 func (r Rule) HTTP() *networkingv1.HTTPRoute { return r.VirtualService.Spec.GetHttp()[r.Index] }
 
-// Applies reports whether the rule has no matches, or one of its matches is not excluded.
+// Applies reports whether the rule can match requests: it has no matches, or a match that is not excluded.
 func (r Rule) Applies() bool {
 	n := len(r.HTTP().GetMatch())
 	return n == 0 || r.Excluded.Len() < n
 }
 
-// Object returns the VirtualService, for pages that explain Specs.
+// Object returns the rule's VirtualService, for pages that explain Specs.
 func (r Rule) Object() model.Record { return r.VirtualService }
 
-// Passed lists the fields of the rule's excluded matches ("spec.http[0].match[1]"), for pages that explain Specs.
+// Passed returns the field paths of the excluded matches, for instance "spec.http[0].match[1]", for pages that explain
+// Specs.
 func (r Rule) Passed() (fields []string) {
 	for _, match := range r.Excluded.All() {
 		fields = append(fields, fmt.Sprintf("spec.http[%d].match[%d]", r.Index, match))
@@ -74,14 +75,15 @@ func (r Rule) Passed() (fields []string) {
 	return fields
 }
 
-// Destination resolves one (host, subset, port) of a rule in a scope.
+// Destination is the resolution of a rule's destination (host, subset, port) in a scope.
 type Destination struct {
 	Host   string // as in the normalised VirtualService
 	Subset string // empty: all endpoints
 	Port   uint32 // as in the VirtualService; 0: not stated
-	// Cluster is zero if no cluster is known: the route then answers 503 by BlackHoleCluster.
+	// Cluster is the destination's cluster. If it is zero the destination is not resolved: the route leads to
+	// BlackHoleCluster, and requests get status 503.
 	Cluster xds.ClusterName
-	// Hash is the setting of a consistent-hash balancer; its key becomes part of the route. nil: another balancer.
+	// Hash is the setting of a consistent-hash balancer, whose key becomes part of the route. nil: another balancer.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
 	Rule *model.DestinationRule // with the setting of Hash; nil if Hash is nil
 }
@@ -93,14 +95,16 @@ type CatchAll struct {
 	EgressProxy string // cluster for passed-through requests; empty: their original destination
 	// ByName sends passed-through requests to the address that their host resolves to (ALLOW_ANY_DYNAMIC_DNS).
 	ByName bool
-	// Sent, with ByName, sends requests whose host is not a name to their original destination.
-	Sent    bool
+	// Sent, together with ByName, sends a request whose host is an IP address or a cloud's metadata server to its original
+	// destination. Without Sent, such hosts are treated like names.
+	Sent bool
+	// Mesh, Proxy and Patches have the same meaning as in Spec.
 	Mesh    *model.Mesh
-	Proxy   proxyconfig.Routes // as of Spec
+	Proxy   proxyconfig.Routes
 	Patches intern.List[model.Patch]
 }
 
-// Name returns the name of the virtual host, which patches match.
+// Name returns the name of the virtual host, by which patches can match it.
 func (s CatchAll) Name() string {
 	switch {
 	case !s.Passthrough:
@@ -111,17 +115,17 @@ func (s CatchAll) Name() string {
 	return xds.AllowAny
 }
 
-// byName reports whether the proxy resolves the hosts of passed-through requests. An egress proxy has priority.
+// byName reports whether the proxy resolves the hosts of passed-through requests. With an egress proxy it does not.
 func (s CatchAll) byName() bool { return s.Passthrough && s.ByName && s.EgressProxy == "" }
 
 // Added is the input of a virtual host that an EnvoyFilter adds (VIRTUAL_HOST ADD).
 type Added struct {
-	Patch model.Patch
+	Patch model.Patch // its value is the virtual host
 }
 
-// Proxyless is the input of the route configuration of one host and port for gRPC's own xDS client (gRFC A28, A31, A33,
-// A44). It has one virtual host for all names, with the parts of routes that the client supports. ProxylessProblems
-// lists the fields that it does not support.
+// Proxyless is the input of a route configuration for gRPC's own xDS client (gRFC A28, A31, A33, A44). The route
+// configuration serves one host and port by one virtual host, which has only the parts of routes that the client
+// supports. ProxylessProblems lists the unsupported fields of a VirtualService.
 type Proxyless struct {
 	Name string // outbound|port||host
 	Spec

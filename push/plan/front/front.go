@@ -64,6 +64,9 @@ type Front interface {
 	// decided it. It returns the Specs for the proxies of a variation; nil means the proxies without inputs. The result is
 	// nil if there is no such resource.
 	Explain(of xds.Ref, v *host.Variation) []any
+	// Serving returns the virtual hosts of the named hosts, by name of the route configuration, as the proxies of a
+	// variation receive them.
+	Serving(named func(host string) bool, v *host.Variation) []host.Routed
 	// Problems returns the problems found in the last plan. The caller owns the map.
 	Problems() input.Problems
 	// Freeze returns a snapshot of the patched Specs. It must not be called within a step.

@@ -39,7 +39,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		}
 		if u, is := known[spec.Cluster]; is && u.Spec.(assignment).Decision() == spec {
 			out = append(out, u)
-		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {
+		} else if u, ok := t.in.MakeInPieces(t.form.Assignment(spec), t.yield, h.Service.Key, found); ok {
 			out = append(out, u)
 			t.yield()
 		}

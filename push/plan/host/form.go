@@ -18,7 +18,7 @@ type Form struct {
 	Side networkingv1.EnvoyFilter_PatchContext
 	// Cluster and Assignment convert the Spec for an Envoy to the Spec for this kind of client.
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
-	Assignment func(endpoint.Spec) pool.ResourceSpec
+	Assignment func(endpoint.Spec) pool.PiecewiseSpec
 	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see demand).
 	// For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
@@ -58,6 +58,6 @@ func Envoy(side networkingv1.EnvoyFilter_PatchContext, gateways ...string) Form 
 			s.Plainly = side == networkingv1.EnvoyFilter_GATEWAY
 			return s
 		},
-		Assignment: func(s endpoint.Spec) pool.ResourceSpec { return s },
+		Assignment: func(s endpoint.Spec) pool.PiecewiseSpec { return s },
 	}
 }

@@ -59,7 +59,7 @@ func (v *Variation) planOwn() {
 		selection.OnNode = false // the workload sends requests from all Nodes, even if the service is NodeLocal
 		spec := endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true, Members: v.table.in.MembersOf(selection, v.Inputs.Own.Has)}
 		var found []input.Problem // dropped: the table reports the same problems for the host's assignments
-		if u, ok := v.table.in.Make(v.table.form.Assignment(spec), svc.Key, &found); ok {
+		if u, ok := v.table.in.MakeInPieces(v.table.form.Assignment(spec), v.table.yield, svc.Key, &found); ok {
 			v.own.Unit = u
 			v.Layer.Put(u.Res)
 		}

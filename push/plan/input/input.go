@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -113,6 +114,19 @@ func (in *Input) Tested(of view.Scope) {
 // a problem to found. The problem is about the object that the builder's error names, or else about the object blame.
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
+	return made(spec, r, err, blame, found)
+}
+
+// MakeInPieces is Make that calls pause between two pieces of the build.
+func (in *Input) MakeInPieces(
+	spec pool.PiecewiseSpec, pause func(), blame model.Key, found *[]Problem,
+) (layer.Unit, bool) {
+	r, err := in.Pool.ResourceInPieces(spec, pause)
+	return made(spec, r, err, blame, found)
+}
+
+// made returns the unit of a built resource, or appends the error of the build to found and returns false.
+func made(spec pool.ResourceSpec, r *xds.Resource, err error, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	if err != nil {
 		*found = append(*found, model.ProblemOf(err, blame))
 		return layer.Unit{}, false

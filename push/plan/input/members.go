@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -71,11 +72,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b model.Member) int {
-		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port),
-			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()),
-			cmp.Compare(healthRank(a.Endpoint.GetHealth()), healthRank(b.Endpoint.GetHealth())))
-	})
+	slices.SortStableFunc(out, compareMembers)
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
 		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() &&
 			a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
@@ -83,6 +80,16 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	list := members.List(out...)
 	in.members[q] = list
 	return list
+}
+
+// compareMembers orders members by address, port, network and health. Nearly all differ in their addresses, so the rest
+// is compared only for equal ones: a host may have 100,000 members.
+func compareMembers(a, b model.Member) int {
+	if order := strings.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()),
+		cmp.Compare(healthRank(a.Endpoint.GetHealth()), healthRank(b.Endpoint.GetHealth())))
 }
 
 // byNumber reports whether ports of a service and ports of its endpoints are matched by number. Otherwise they are

@@ -92,13 +92,23 @@ func (in *Input) PoliciesAt(keys intern.List[model.Key]) (out []*model.Policy) {
 // FirstMode returns the mode of the first policy that states a mode for a port, or permissive. Within a policy, the
 // mode of the port precedes the mode of all ports. Policies may be nil.
 func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
+	mode, _, _ := FirstPeer(levels, port)
+	return mode
+}
+
+// FirstPeer is FirstMode, with the policy that states the mode; nil: no policy does. ofPort reports whether the policy
+// states it for this port alone.
+func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.Policy, ofPort bool) {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)
-		if mode := cmp.Or(ports[port], all); mode != model.MTLSUnset {
-			return mode
+		switch {
+		case ports[port] != model.MTLSUnset:
+			return ports[port], p, true
+		case all != model.MTLSUnset:
+			return all, p, false
 		}
 	}
-	return model.MTLSPermissive
+	return model.MTLSPermissive, nil, false
 }
 
 // Plain returns the elements of list, members of a selection, for which PeerAuthentications disable mTLS. Members that

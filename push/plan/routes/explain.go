@@ -1,6 +1,10 @@
 package routes
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
@@ -96,4 +100,33 @@ func (t *Table) Describe(line func(format string, args ...any)) {
 			line("run %s: %v", name, r.ids)
 		}
 	}
+}
+
+// Serving returns the virtual hosts of the named hosts in all published route configurations, by name of the
+// configuration, as the proxies of a variation receive them. A nil variation means proxies without inputs.
+func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
+	for _, name := range slices.Sorted(maps.Keys(t.configs)) {
+		rc := t.configs[name]
+		if rc.Res == nil {
+			continue
+		}
+		as := t.Hosts.WithoutInputs()
+		if v != nil && v.Layer.Spec(xds.Ref{Type: xds.Route, Name: name}) != nil {
+			as = t.Hosts.Of(v)
+		}
+		at := len(all)
+		for _, en := range rc.entries.All() {
+			if !named(en.Host) {
+				continue
+			}
+			var found []input.Problem
+			if spec, ok := t.specOf(rc, &en.VirtualHost, as, &found); ok {
+				all = append(all, host.Routed{Config: name, Spec: spec})
+			}
+		}
+		slices.SortFunc(all[at:], func(a, b host.Routed) int {
+			return cmp.Or(cmp.Compare(a.Spec.Host, b.Spec.Host), cmp.Compare(a.Spec.Port, b.Spec.Port))
+		})
+	}
+	return all
 }

@@ -59,7 +59,7 @@ func recordOf(r quarantine.Report) record {
 	return rec
 }
 
-// report is the inverse of recordOf; false: the record is invalid.
+// report returns the report of a record. It returns false if the record is invalid.
 func (rec record) report() (r quarantine.Report, ok bool) {
 	who, err := hex.DecodeString(rec.Who)
 	if err != nil || len(who) != len(r.Reporter) || rec.Millis < 0 || rec.Millis > 999 {
@@ -76,6 +76,7 @@ func (rec record) report() (r quarantine.Report, ok bool) {
 	return cut(r), valid(r)
 }
 
+// valid reports whether a report is complete and within the bounds.
 func valid(r quarantine.Report) bool {
 	return r.Name != "" && r.Version != "" && r.Type < xds.NumTypes && len(r.View) <= maxName && len(r.Name) <= maxName &&
 		len(r.Version) <= maxShort && len(r.Envoy) <= maxShort && len(r.Namespace) <= maxShort
@@ -99,8 +100,8 @@ func same(a, b quarantine.Report) bool {
 // list holds this replica's reports, oldest first. It has no clock.
 type list struct{ all []quarantine.Report }
 
-// add adds a report. false: the report is invalid, or a repetition. A repeated report replaces the earlier one after a
-// tenth of quarantine.DefaultKeep, or if it answers a retry; otherwise it is ignored.
+// add adds a report, and reports whether the list has changed. It ignores an invalid report. A repeated report replaces
+// the earlier one if it answers a retry, or if it is newer by 1/10 of quarantine.DefaultKeep; otherwise it is ignored.
 func (l *list) add(r quarantine.Report) bool {
 	if r = cut(r); !valid(r) {
 		return false
@@ -136,8 +137,7 @@ func (l *list) add(r quarantine.Report) bool {
 	return true
 }
 
-// oldestOf returns the index of a reporter's oldest report: of the credential with most reports, or of several such
-// credentials together.
+// oldestOf returns the index of the oldest report of a reporter's credential with the most reports.
 func (l *list) oldestOf(by quarantine.Reporter) int {
 	of, most := map[quarantine.Credential]int{}, 0
 	for _, o := range l.all {
@@ -149,7 +149,8 @@ func (l *list) oldestOf(by quarantine.Reporter) int {
 	return slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == by && of[o.Credential] == most })
 }
 
-// prune drops reports that no longer count, and reports whether there were any. counts is called for old reports.
+// prune removes old reports that no longer count, and reports whether it removed any. counts reports whether reports
+// about a version still count.
 func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	before := len(l.all)
 	l.all = slices.DeleteFunc(l.all, func(r quarantine.Report) bool {
@@ -158,17 +159,17 @@ func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	return len(l.all) < before
 }
 
-// encode leaves out the oldest reports if the list would be too long. The message and objects of a version are written
-// once.
+// encode encodes the list as JSON. It leaves out the oldest reports if the list would be too long. The message and
+// objects of a version are written only once.
 func (l *list) encode() ([]byte, error) {
 	all := make([]record, len(l.all))
-	said := map[quarantine.Key]bool{}
+	hasText := map[quarantine.Key]bool{}
 	for i := len(l.all) - 1; i >= 0; i-- {
 		all[i] = recordOf(l.all[i])
-		if said[l.all[i].Key] {
+		if hasText[l.all[i].Key] {
 			all[i].Text, all[i].Objects = "", nil
 		}
-		said[l.all[i].Key] = said[l.all[i].Key] || all[i].Text != ""
+		hasText[l.all[i].Key] = hasText[l.all[i].Key] || all[i].Text != ""
 	}
 	for from := 0; ; from += 1 + (len(all)-from)/8 {
 		raw, err := json.Marshal(all[min(from, len(all)):])
@@ -178,7 +179,7 @@ func (l *list) encode() ([]byte, error) {
 	}
 }
 
-// decode decodes a replica's list, without invalid records.
+// decode decodes a replica's list. It skips invalid records. It fails if raw is too long or no JSON list of records.
 func decode(raw []byte) ([]quarantine.Report, error) {
 	if len(raw) > maxListEncoded {
 		return nil, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxListEncoded)
@@ -196,7 +197,7 @@ func decode(raw []byte) ([]quarantine.Report, error) {
 	return reports, nil
 }
 
-// known holds the revisions of the other replicas' lists that were read, by path.
+// known maps the path of another replica's list to the revision that was read.
 type known map[string]int64
 
 // read returns all reports of the lists in a folder that changed since the last call. own is the path of this replica's

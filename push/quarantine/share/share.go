@@ -1,5 +1,5 @@
-// Package share exchanges the reports of quarantine between replicas: each writes its reports into etcd as one leased
-// list, and reads the lists of the others.
+// Package share exchanges the reports of push/quarantine between replicas. Each replica writes its reports to etcd as
+// one leased list, and reads the lists of the other replicas.
 //
 // Owns: this replica's list in refusals/. Reads: the lists there, etcd through store/kv. Never: decides which versions
 // are withheld.
@@ -22,21 +22,21 @@ import (
 // (kv.Families).
 const folder = "refusals/"
 
-// Paces of the lists. Reports of one moment are written together.
+// These are times of writes.
 const (
-	gather     = 50 * time.Millisecond
-	writeEvery = time.Second
-	retryWrite = 5 * time.Second
-	writeTime  = 5 * time.Second
-	pruneEvery = time.Minute
+	gather     = 50 * time.Millisecond // delay of a write, so that reports of one moment are written together
+	writeEvery = time.Second           // minimum time between writes
+	retryWrite = 5 * time.Second       // pause after a failed write
+	writeTime  = 5 * time.Second       // limit of one write
+	pruneEvery = time.Minute           // interval in which old reports are removed
 )
 
 // Loop shares the reports of one replica. While etcd is away the known reports stay in effect.
 type Loop struct {
-	path string // of this process's list
+	path string // path of this process's list
 	log  *slog.Logger
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // guards mine; no other lock is acquired while it is held
 	mine    list
 	changed chan struct{} // capacity 1: mine differs from the written list
 }
@@ -50,7 +50,7 @@ func New(name string, log *slog.Logger) *Loop {
 	return &Loop{path: folder + name + "-" + rand.Text()[:8], log: log, changed: make(chan struct{}, 1)}
 }
 
-// Add shares a report within the bounds, for quarantine.Config.Share. It never blocks.
+// Add adds a report to this replica's list, within the bounds. It is for quarantine.Config.Share, and never blocks.
 func (l *Loop) Add(r quarantine.Report) {
 	l.mu.Lock()
 	added := l.mine.add(r)
@@ -68,9 +68,9 @@ func (l *Loop) mark() {
 	}
 }
 
-// Run shares reports until the context ends. After an orderly stop the list stays until its lease ends, because it is
-// still true. An error means that the folder is not one of kv.Families, a fault of this build. Failed reads and writes
-// are logged and repeated.
+// Run writes the list to store and passes the reports of other replicas to q, until ctx ends. The list stays in etcd
+// until its lease ends, because the reports stay true. Failed reads and writes are logged and repeated. The error means
+// that store cannot follow the folder, which is a fault of this build (kv.Families).
 func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

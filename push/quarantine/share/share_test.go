@@ -129,6 +129,7 @@ func TestReleaseOfAllReplicas(t *testing.T) {
 }
 
 // Many reports of one Pod replace its own reports, and not those of another Pod of its account.
+// Promise: security-limits.md#refused-resources
 func TestOnePodLeavesRoomInTheList(t *testing.T) {
 	var mine list
 	now := time.Now()
@@ -147,6 +148,7 @@ func TestOnePodLeavesRoomInTheList(t *testing.T) {
 }
 
 // The number of reports is limited, and the identity with the most reports loses its own.
+// Promise: security-limits.md#refused-resources
 func TestListIsBounded(t *testing.T) {
 	var mine list
 	now := time.Now()

@@ -1,6 +1,6 @@
-// Package servetest is a test kit: an xDS server whose clients all have the same configuration, and clients of it.
+// Package servetest helps tests: it provides an xDS server whose clients all have the same configuration, and clients.
 //
-// Owns: nothing; everything that it starts ends with the test. Reads: push/serve. Never: code that is not a test.
+// Owns: nothing; what it starts ends with the test. Reads: push/serve. Never: imported by product code.
 package servetest
 
 import (
@@ -33,14 +33,15 @@ func (one) ID() string                    { return "v" }
 func (one) Confirm(context.Context) error { return nil }
 func (one) Leave()                        {}
 
-// OneCluster returns a Planner whose clients all have one cluster, "c".
+// OneCluster returns a Planner whose clients all have one cluster with the name "c".
 func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
 	return one{set}
 }
 
-// Dialed runs a server until the test ends, and returns a connection to it.
+// Dialed runs a server on a local port until the test ends, and returns a connection to it. On failure it ends the
+// test.
 func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,12 +62,12 @@ func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
-// ClustersRequest returns a first request, for clusters.
+// ClustersRequest returns a first request of a stream, with the node "n", for clusters.
 func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
 
-// Subscribe opens a stream and requests clusters.
+// Subscribe opens a stream, sends ClustersRequest and returns the stream. On failure it ends the test.
 func Subscribe(t *testing.T,
 	conn *grpc.ClientConn) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
 	t.Helper()
@@ -80,7 +81,7 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon waits, a minute at most, until is returns true; otherwise it fails the test.
+// Soon waits until is returns true. After a minute it ends the test as failed, with the text what.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

@@ -145,6 +145,7 @@ func TestAnnotationsAreChecked(t *testing.T) {
 
 // Where the values list images, a Pod that names another one is refused, by annotation and value; without a list every
 // image is allowed.
+// Promise: security-admission.md#expensive-objects
 func TestAllowedProxyImages(t *testing.T) {
 	for asked, want := range map[string]bool{
 		"example.com/own/proxy:1": true, "registry.example.com/mesh/proxyv2:1.30": true, "registry.example.com/mesh/": true,

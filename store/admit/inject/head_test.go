@@ -88,6 +88,7 @@ var bounds = map[string]int{"256 containers": maxContainers, "at most 262144": m
 
 // A Pod at each bound is injected. With one element more it is refused, by the name of the bound; a Pod without a proxy
 // is admitted nevertheless.
+// Promise: security-admission.md#expensive-objects
 func TestLargePods(t *testing.T) {
 	h := ready(t)
 	for name, fill := range large {
@@ -118,6 +119,7 @@ func TestLargePods(t *testing.T) {
 
 // Memory grows with a Pod's lists, not with their squares: neither in decoding, nor in templates, nor in merging, nor
 // in the patch.
+// Promise: security-admission.md#expensive-objects
 func TestInjectionIsLinear(t *testing.T) {
 	h := ready(t)
 	for name, fill := range large {
@@ -148,6 +150,7 @@ func TestInjectionIsLinear(t *testing.T) {
 }
 
 // Annotations are bounded before they are decoded.
+// Promise: security-admission.md#expensive-objects
 func TestHeavyAnnotations(t *testing.T) {
 	bomb := "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: [*d, *d, *d, *d]\n"
 	containers := `{"containers": [` + strings.Repeat(`{},`, maxContainers) + `{}]}`
@@ -166,6 +169,7 @@ func TestHeavyAnnotations(t *testing.T) {
 }
 
 // An answer has a bound of its own.
+// Promise: security-admission.md#expensive-objects
 func TestLargePatches(t *testing.T) {
 	pod := podOf(t, simplePod)
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: ProxyContainer, Image: autoImage, Args: []string{strings.Repeat("x", maxPatch)}})
@@ -175,6 +179,7 @@ func TestLargePatches(t *testing.T) {
 }
 
 // The injection ends when its client has gone.
+// Promise: security-admission.md#expensive-objects
 func TestInjectionEndsWithItsContext(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -186,6 +191,7 @@ func TestInjectionEndsWithItsContext(t *testing.T) {
 
 // For any change of a list of names, the patch produces the new list; if many elements change their places, it replaces
 // the list.
+// Promise: security-admission.md#expensive-objects
 func TestPatchOfLists(t *testing.T) {
 	pod := func(names []string) *corev1.Pod {
 		p := podOf(t, simplePod)

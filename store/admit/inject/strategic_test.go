@@ -47,6 +47,7 @@ func drawnPod(r *rand.Rand, overlay bool) map[string]any {
 }
 
 // The merge has the same result as the library's.
+// Promise: security-admission.md#expensive-objects
 func TestMergeIsStrategic(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -64,6 +64,7 @@ func internalOf(t *testing.T, d *Definition) *apiextensions.JSONSchemaProps {
 }
 
 // The parts of a schema report the same violations as the whole.
+// Promise: security-admission.md#expensive-objects
 func TestSplitFindsTheSame(t *testing.T) {
 	wrong := 0
 	for _, d := range Istio() {
@@ -99,6 +100,7 @@ func TestSplitFindsTheSame(t *testing.T) {
 }
 
 // Of an object with very many errors a hundred are found, and as many more cost no more than reading them.
+// Promise: security-admission.md#expensive-objects
 func TestViolationsAreBounded(t *testing.T) {
 	d := Of("networking.istio.io", "v1", "DestinationRule")
 	took := func(n int) uint64 {

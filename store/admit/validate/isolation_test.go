@@ -131,6 +131,7 @@ func isolating(t *testing.T, settings normal.Isolation) *Webhook {
 // With isolation off, each way to divert traffic is open, as with istiod, and webhook and leader warn of it. With
 // isolation on, the webhook refuses it, and the leader ignores and reports it. Objects that divert no traffic pass
 // both.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestWaysIn(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		settings := tenantRules
@@ -170,6 +171,7 @@ func TestWaysIn(t *testing.T) {
 
 // Namespaces of the same tenant, and those of the operators, are permitted. Labels define the tenants; while labels are
 // not known, no object is refused because of them.
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestWhoMay(t *testing.T) {
 	settings := normal.Isolation{On: true}
 	w := isolating(t, settings)

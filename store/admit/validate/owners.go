@@ -13,8 +13,8 @@ import (
 )
 
 // owners implements normal.Owners, except Tenant, with the records of a snapshot. All reviews at one snapshot share it.
-// The first lookup of an address or a wildcard builds an index, because one object may state 100,000 of them. owners is
-// safe for concurrent use.
+// Addresses and wildcards are looked up in sorted lists, because one object may state 100,000 of them. The lists may be
+// a little older than the snapshot (catalogue). owners is safe for concurrent use.
 type owners struct {
 	known *mirror.Snapshot
 	users func() []user
@@ -36,30 +36,32 @@ type below struct {
 }
 
 // ownersOf returns the owners at a snapshot; nil stands for an empty snapshot.
-func ownersOf(known *mirror.Snapshot) *owners {
+func ownersOf(known *mirror.Snapshot) *owners { return newCatalogue().at(known) }
+
+// at returns the owners at a snapshot, with lists of the catalogue that do not change any more.
+func (c *catalogue) at(known *mirror.Snapshot) *owners {
 	if known == nil {
 		known = mirror.Empty()
 	}
-	o := &owners{known: known}
-	o.users, o.below = sync.OnceValue(o.readUsers), sync.OnceValue(o.readHosts)
-	return o
+	return &owners{known: known, users: sync.OnceValue(func() []user { return c.users.at(known) }),
+		below: sync.OnceValue(func() []below { return c.below.at(known) })}
 }
 
 // readUsers returns the addresses of Services and Pods, sorted by address. Services precede Pods of the same address.
-func (o *owners) readUsers() (all []user) {
+func readUsers(known *mirror.Snapshot) (all []user) {
 	add := func(text string, of user) {
 		if a, err := netip.ParseAddr(text); err == nil {
 			of.address = a.Unmap()
 			all = append(all, of)
 		}
 	}
-	for r := range o.known.All(model.KindService) {
+	for r := range known.All(model.KindService) {
 		s := r.(*model.Service)
 		for _, text := range s.Spec.GetAddresses() {
 			add(text, user{service: s, namespace: s.Key.Namespace})
 		}
 	}
-	for r := range o.known.All(model.KindWorkload) {
+	for r := range known.All(model.KindWorkload) {
 		if w := r.(*model.Workload); !w.Spec.FromEntry() {
 			add(w.Spec.GetEndpoint().GetAddress(), user{namespace: w.Key.Namespace})
 		}
@@ -69,8 +71,8 @@ func (o *owners) readUsers() (all []user) {
 }
 
 // readHosts returns the hosts of ServiceEntries, sorted by ending.
-func (o *owners) readHosts() (all []below) {
-	for r := range o.known.All(model.KindServiceEntry) {
+func readHosts(known *mirror.Snapshot) (all []below) {
+	for r := range known.All(model.KindServiceEntry) {
 		s := r.(*model.Service)
 		for _, host := range s.Spec.GetHosts() {
 			all = append(all, below{backwards(host), s})

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -45,9 +46,10 @@ func crowd(t testing.TB, services, pods, entries int) *mirror.Snapshot {
 
 // However many hosts and addresses objects state, the records of others are read once for all reviews at a snapshot,
 // and not for each look-up.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestOwnersAreReadOnce(t *testing.T) {
 	known := crowd(t, 500, 20_000, 1000)
-	w := &Webhook{}
+	w := &Webhook{lists: newCatalogue()}
 	o := w.ownersAt(known)
 	if w.ownersAt(known) != o {
 		t.Error("a further review reads the records again")
@@ -69,7 +71,39 @@ func TestOwnersAreReadOnce(t *testing.T) {
 	}
 }
 
+// Reviews at ever newer snapshots read the records again after a pause that is in proportion to the work, and not for
+// each snapshot. Services are found at the newest snapshot in any case.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestNewerSnapshotsShareLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists, known := newCatalogue(), crowd(t, 5, 20, 3)
+		read := lists.users.read
+		lists.users.read = func(known *mirror.Snapshot) []user {
+			time.Sleep(100 * time.Millisecond) // the work, by the clock of the test
+			return read(known)
+		}
+		network := netip.MustParsePrefix("10.96.0.0/16")
+		const each = 10 * time.Millisecond // between two snapshots
+		for i := range 1000 {
+			known = known.Apply(int64(i+2), nil, nil).New
+			if o := lists.at(known); !o.Within(network).IsValid() || len(o.Services("s1")) != 1 {
+				t.Fatal("an owner is not found")
+			}
+			time.Sleep(each)
+		}
+		if most := int(1000*each/(maxShare*100*time.Millisecond)) + 1; lists.users.reads > most {
+			t.Errorf("records were read %d times in 10 s, want at most %d", lists.users.reads, most)
+		}
+		time.Sleep(time.Minute)
+		emptied := known.Apply(9999, nil, []model.Key{{Kind: model.KindService, Namespace: "ns1", Name: "s1"}}).New
+		if lists.at(emptied).Within(netip.MustParsePrefix("10.96.0.1/32")).IsValid() {
+			t.Error("an address is found that was removed a minute ago")
+		}
+	})
+}
+
 // Owners are found as by a look at each record.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestOwnersMatchScan(t *testing.T) {
 	known := crowd(t, 300, 700, 60)
 	o := ownersOf(known)

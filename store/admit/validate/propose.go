@@ -29,7 +29,7 @@ type Proposed struct {
 // Proposal lists the objects of a change that is previewed over a snapshot.
 type Proposal struct {
 	Objects []*object.Object
-	Gone    bool // the objects are deleted
+	Removed []*object.Object // are deleted
 	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not see
 	// these.
 	Alone bool
@@ -38,7 +38,7 @@ type Proposal struct {
 // propose returns the records that a snapshot has of an object, and those that it would have after the change. The
 // snapshot has records and no objects. So objects of other kinds than Istio's are refused, because other objects depend
 // on them in ways that records do not show. The context bounds the work.
-func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, of Proposal) (d Proposed) {
+func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
 		d.ID.Origin = originIn(known)
@@ -47,9 +47,9 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 	case schema.Of(o.ID.Group, o.Version, o.ID.Kind) == nil:
 		d.refuse("apiVersion", problem.NotSupported, "is of no kind and version of Istio: what depends on the object is known "+
 			"only where its configuration is read from files (--config-dir)")
-	case of.Gone && len(d.Was) == 0:
+	case gone && len(d.Was) == 0:
 		d.refuse("", problem.NotFound, "does not exist")
-	case of.Gone:
+	case gone:
 		return d
 	}
 	if d.Refused {
@@ -58,7 +58,7 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 	}
 	proposed := *o
 	proposed.ID, proposed.Created = d.ID, createdAs(&d, o.Created)
-	w.normalisedOver(ctx, known, &proposed, &d, of.Alone)
+	w.normalisedOver(ctx, known, &proposed, &d, alone)
 	return d
 }
 
@@ -192,8 +192,8 @@ func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Propos
 	deletes := map[model.Key]bool{}
 	seen := map[object.ID]bool{}
 	refused := false
-	for _, o := range of.Objects {
-		d := w.propose(ctx, known, o, of)
+	for i, o := range slices.Concat(of.Objects, of.Removed) {
+		d := w.propose(ctx, known, o, i >= len(of.Objects), of.Alone)
 		if seen[o.ID] {
 			d.refuse("", problem.Duplicate, "is named twice")
 		}

@@ -68,7 +68,7 @@ func TestProposals(t *testing.T) {
 		for _, e := range eventsOf(t, one.text) {
 			objects = append(objects, e.Object)
 		}
-		c, proposed := w.Propose(t.Context(), known, Proposal{Objects: objects, Gone: one.gone})
+		c, proposed := w.Propose(t.Context(), known, proposalOf(objects, one.gone))
 		if got := proposals(c, proposed); !strings.HasPrefix(got, one.want) || one.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", one.name, got, one.want)
 		}
@@ -82,6 +82,14 @@ func TestProposals(t *testing.T) {
 	if len(c.Edits) == 0 || c.New.Revision() != 8 {
 		t.Errorf("%v", c.Edits)
 	}
+}
+
+// proposalOf puts objects, or removes them.
+func proposalOf(objects []*object.Object, gone bool) Proposal {
+	if gone {
+		return Proposal{Removed: objects}
+	}
+	return Proposal{Objects: objects}
 }
 
 // proposals describes a change, or the refusals.

@@ -48,6 +48,7 @@ type Webhook struct {
 	tenants  Tenants
 	judge    Judge
 	owners   atomic.Pointer[owners] // at the snapshot of the last review
+	lists    *catalogue
 }
 
 // Judge checks a record further than the normaliser, which knows no types of Envoy. Errors in refused refuse the
@@ -70,7 +71,7 @@ var (
 func New(
 	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
 ) *Webhook {
-	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, tenants: tenants, judge: judge}
+	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, tenants: tenants, judge: judge, lists: newCatalogue()}
 }
 
 // Register registers the webhook with a server, for Path and all paths below it.
@@ -251,7 +252,7 @@ func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
 	if o := w.owners.Load(); known != nil && o != nil && o.known == known {
 		return o
 	}
-	o := ownersOf(known)
+	o := w.lists.at(known)
 	w.owners.Store(o)
 	return o
 }

@@ -264,6 +264,7 @@ func BenchmarkAdmit(b *testing.B) {
 }
 
 // A refusal has a readable length, for any number of errors; deleted objects are admitted, whatever their size.
+// Promise: security-admission.md#expensive-objects
 func TestManyErrors(t *testing.T) {
 	wrong := `{"host": "a", "subsets": [` + strings.Repeat(`{"labels": {"a": 1}},`, 15_000) + `{}]}`
 	got := webhook().Admit(t.Context(), Path, creation(t, []byte(of("DestinationRule", wrong))))
@@ -301,6 +302,7 @@ func TestManyPatches(t *testing.T) {
 }
 
 // Validation stops once the client has disconnected.
+// Promise: security-admission.md#expensive-objects
 func TestGoneClients(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

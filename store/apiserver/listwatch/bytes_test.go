@@ -28,6 +28,7 @@ func flood(w http.ResponseWriter, start string) (written int) {
 
 // A response, an error and an event without end are read up to a bound, and the caller gets an error. A watch with many
 // events continues.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestBytesAreBounded(t *testing.T) {
 	sent := make(chan int, 100)
 	failed := make(chan error, 100)
@@ -81,6 +82,7 @@ func TestBytesAreBounded(t *testing.T) {
 }
 
 // Pages of large objects are requested again with fewer objects, and the list is complete.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestLargePages(t *testing.T) {
 	const objects, size = 20, 1 << 20
 	var largest, pages int

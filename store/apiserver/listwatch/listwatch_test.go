@@ -130,6 +130,7 @@ func TestListIsRefused(t *testing.T) {
 }
 
 // A watch without any event or bookmark ends after Silence, with its request; one with events continues.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestSilentWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, silent, passed := watch.NewFake(), 0, 0
@@ -161,6 +162,7 @@ func TestSilentWatchEnds(t *testing.T) {
 }
 
 // A list, or the start of a watch, without a response fails after Answer.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failures []error

@@ -12,6 +12,7 @@ import (
 
 // Whatever changes in whatever order, no more is listed than may be, nothing that could be waits, and a namespace with
 // few faulty objects is listed in full.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestListed(t *testing.T) {
 	l, r := New(), rand.New(rand.NewPCG(3, 14))
 	all := map[object.ID][]object.Problem{}
@@ -67,6 +68,7 @@ func TestListed(t *testing.T) {
 }
 
 // One object has a bounded number of problems, errors first, and each a bounded number of bytes.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestProblemsOfOneObject(t *testing.T) {
 	var all []object.Problem
 	for i := range 1000 {

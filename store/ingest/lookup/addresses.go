@@ -1,9 +1,7 @@
 package lookup
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 )
 
@@ -13,8 +11,7 @@ import (
 type Addresses struct {
 	mu    sync.RWMutex
 	users map[netip.Addr]int32
-	order []netip.Addr // keys of users, ascending; nil: the next call of within sorts them
-	sorts int          // how often order was made, for tests
+	order ordered // keys of users
 }
 
 // Addresses returns the addresses of the clusters' Services and Pods. The result stays current while the Table changes.
@@ -34,12 +31,15 @@ func (a *Addresses) Count(addresses []string, by int32) {
 			continue
 		}
 		address = address.Unmap()
-		had := len(a.users)
+		had := a.users[address] > 0
 		if a.users[address] += by; a.users[address] <= 0 {
 			delete(a.users, address)
 		}
-		if len(a.users) != had {
-			a.order = nil
+		switch has := a.users[address] > 0; {
+		case has && !had:
+			a.order.add(address)
+		case had && !has:
+			a.order.remove(address)
 		}
 	}
 }
@@ -56,17 +56,12 @@ func (a *Addresses) usersOf(address netip.Addr) int {
 }
 
 // within returns the lowest address of a Service or a Pod in a network, or the zero Addr. An object of a tenant may
-// state 100,000 networks, so the addresses are sorted only after one was added or removed.
+// state 100,000 networks, and Pods come and go between two objects, so the addresses are kept in order.
 func (a *Addresses) within(network netip.Prefix) netip.Addr {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.order == nil {
-		a.order = slices.SortedFunc(maps.Keys(a.users), netip.Addr.Compare)
-		a.sorts++
-	}
-	at, _ := slices.BinarySearchFunc(a.order, network.Masked().Addr(), netip.Addr.Compare)
-	if at < len(a.order) && network.Contains(a.order[at]) {
-		return a.order[at]
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if found := a.order.from(network.Masked().Addr()); found.IsValid() && network.Contains(found) {
+		return found
 	}
 	return netip.Addr{}
 }

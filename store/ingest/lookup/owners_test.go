@@ -3,6 +3,7 @@ package lookup
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -47,6 +48,7 @@ func TestOwnersAreForgotten(t *testing.T) {
 }
 
 // ServiceEntries below a wildcard are found without visiting other hosts, at any depth of the wildcard.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestBelowVisitsFew(t *testing.T) {
 	u := newUser(t)
 	add := func(host string) {
@@ -77,12 +79,12 @@ func TestBelowVisitsFew(t *testing.T) {
 }
 
 // A network is compared with few addresses, however many there are, and an address that comes with few networks.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestNetworksAreFound(t *testing.T) {
 	a := &Addresses{users: map[netip.Addr]int32{}}
 	if a.within(netip.MustParsePrefix("0.0.0.0/0")).IsValid() {
 		t.Error("an index without addresses finds one")
 	}
-	a.sorts = 0
 	var all []netip.Addr
 	for i := range 3000 {
 		address := netip.AddrFrom4([4]byte{10, byte(i % 3), byte(i / 256), byte(i)})
@@ -103,16 +105,10 @@ func TestNetworksAreFound(t *testing.T) {
 			t.Fatalf("in %v is %v", network, found)
 		}
 	}
-	if a.sorts != 1 {
-		t.Errorf("the addresses were sorted %d times, want once", a.sorts)
-	}
 	a.Count([]string{all[0].String()}, 1)
-	if a.within(netip.PrefixFrom(all[0], all[0].BitLen())); a.sorts != 1 {
-		t.Error("a second user of an address has the addresses sorted again")
-	}
 	a.Count([]string{"192.0.2.1"}, 1)
-	if found := a.within(netip.MustParsePrefix("192.0.2.0/30")); found != netip.MustParseAddr("192.0.2.1") || a.sorts != 2 {
-		t.Errorf("the address that has come since: %v, sorted %d times", found, a.sorts)
+	if found := a.within(netip.MustParsePrefix("192.0.2.0/30")); found != netip.MustParseAddr("192.0.2.1") {
+		t.Errorf("the address that has come since: %v", found)
 	}
 	o := newOwners()
 	for i := range 5000 {
@@ -125,5 +121,58 @@ func TestNetworksAreFound(t *testing.T) {
 		if of := netip.MustParseAddr("172.16.0.9"); network.Contains(of) != slices.Contains(marked, id) {
 			t.Errorf("%v is marked: %v", network, slices.Contains(marked, id))
 		}
+	}
+}
+
+// Addresses that come and go move few others, however many there are, and are found as in a sorted list.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestAddressesStayInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var o ordered
+	has := map[netip.Addr]bool{}
+	random := func() netip.Addr {
+		return netip.AddrFrom4([4]byte{10, byte(r.IntN(4)), byte(r.IntN(256)), byte(r.IntN(64))})
+	}
+	change := func(grow int) {
+		a := random()
+		if has[a] && r.IntN(grow) == 0 {
+			delete(has, a)
+			o.remove(a)
+		} else if !has[a] {
+			has[a] = true
+			o.add(a)
+		}
+	}
+	for range 40_000 {
+		change(8)
+	}
+	o.moves = 0
+	const changes = 2000
+	for range changes {
+		change(1)
+	}
+	if o.moves > changes*perChunk {
+		t.Errorf("%d changes of %d addresses moved %d", changes, len(has), o.moves)
+	}
+	sorted := slices.SortedFunc(maps.Keys(has), netip.Addr.Compare)
+	if !slices.Equal(slices.Concat(o.chunks...), sorted) {
+		t.Error("the addresses are not in order")
+	}
+	for range 5000 {
+		a := random()
+		at, _ := slices.BinarySearchFunc(sorted, a, netip.Addr.Compare)
+		want := netip.Addr{}
+		if at < len(sorted) {
+			want = sorted[at]
+		}
+		if got := o.from(a); got != want {
+			t.Fatalf("from %v: %v, want %v", a, got, want)
+		}
+	}
+	for _, a := range sorted {
+		o.remove(a)
+	}
+	if o.remove(sorted[0]); len(o.chunks) != 0 || o.from(sorted[0]).IsValid() {
+		t.Error("addresses are left")
 	}
 }

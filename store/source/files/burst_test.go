@@ -73,6 +73,7 @@ func TestBursts(t *testing.T) {
 }
 
 // Of a burst that was not the first to be cut each namespace is emitted for itself, all others as a whole.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestEndlessBurstsAreEmittedByNamespace(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1000, 0)
@@ -115,8 +116,62 @@ func TestEndlessBurstsAreEmittedByNamespace(t *testing.T) {
 	burst("a b c node")
 }
 
+// Of changes without end the walks over the whole folder are emitted by namespace too, after each new folder and at
+// each Rescan. After a pause they are emitted as a whole again.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestEndlessChangesAreEmittedByNamespaceAfterAWalk(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1000, 0)
+	s, err := New(Config{Dir: dir})
+	do(t, err)
+	w, err := newWatch(dir)
+	do(t, err)
+	defer w.close()
+	d, calls, namespaces := newDirty(s.Quiet), 0, 0
+	emit := func(all []object.Event) {
+		calls++
+		seen := map[string]bool{}
+		for _, e := range all {
+			seen[e.ID.Namespace] = true
+		}
+		namespaces += len(seen)
+	}
+	write := func(i int) {
+		for _, of := range []string{"noisy", "quiet"} {
+			text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: p%d, namespace: %s}\n", i, of)
+			put(t, fmt.Sprintf("%s/a%d-%s.yaml", dir, i, of), text)
+		}
+		d.all(now) // a folder has come or gone
+	}
+	burst := func(i int) {
+		calls, namespaces = 0, 0
+		for calls == 0 {
+			write(i)
+			now = now.Add(s.Quiet / 2)
+			s.wake(now, w, d, emit)
+		}
+	}
+	burst(0)
+	if calls != 1 || namespaces != 2 {
+		t.Errorf("the first burst is %d calls about %d namespaces, want one about two", calls, namespaces)
+	}
+	burst(1)
+	if calls != 2 || namespaces != 2 {
+		t.Errorf("changes without end are %d calls about %d namespaces, want one for each", calls, namespaces)
+	}
+	if d.all(now); !d.goesOn() {
+		t.Error("a change after a burst that was cut does not go on with it")
+	}
+	now = now.Add(time.Minute)
+	s.wake(now, w, d, emit)
+	if d.all(now); d.goesOn() {
+		t.Error("a change after a pause goes on with the burst before it")
+	}
+}
+
 // Of a burst without end few files are read at once, and folders take turns: one file elsewhere does not wait for a
 // thousand of a tenant.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
 func TestFoldersTakeTurns(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }

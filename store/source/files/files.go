@@ -178,7 +178,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
 		case <-ticker.C:
-			s.rescan(watch, time.Now(), emit, false, dirty.paths)
+			s.rescan(watch, time.Now(), inParts(emit, dirty.goesOn()), false, dirty.paths)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
 			dirty.done(time.Now())
@@ -189,6 +189,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 // wake reads the files that changed, and the pending ones that are due.
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
 	paths, whole, endless := dirty.take(now)
+	emit = inParts(emit, endless)
 	if whole {
 		s.rescan(watch, now, emit, false, dirty.paths)
 	}
@@ -202,16 +203,19 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	for _, path := range slices.Compact(paths) {
 		readings = append(readings, read(s.Dir, path))
 	}
-	events := s.reader.step(now, readings, false)
+	s.forward(s.reader.step(now, readings, false), emit)
+}
+
+// inParts returns a function that emits events, with one call for each namespace if changes go on without end.
+func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	if !endless {
-		s.forward(events, emit)
-		return
+		return emit
 	}
-	s.forward(events, func(events []object.Event) {
+	return func(events []object.Event) {
 		for _, part := range byNamespace(events) {
 			emit(part)
 		}
-	})
+	}
 }
 
 // byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted together

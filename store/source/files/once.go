@@ -47,6 +47,33 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 	return append(events, object.Event{Op: object.Synced}), r.problems(), nil
 }
 
+// InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one
+// after the other. It returns the objects in the order of the files, also those that are stated twice. Documents that
+// are no objects are skipped. Errors: a path cannot be read, or a document is no valid object; they name the place.
+func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) {
+	for _, path := range paths {
+		read, err := readPath(path, stdin)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range read {
+			if one.err != nil {
+				return nil, one.err
+			}
+			for _, d := range parseUnder("", one.base, one.path, one.data) {
+				switch {
+				case d.foreign:
+				case d.object == nil:
+					return nil, fmt.Errorf("%s: %s", d.location, d.wrong)
+				default:
+					all = append(all, d.object)
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
 // placed returns the event of an object that states no namespace with the namespace of the options.
 func (o Once) placed(e object.Event) object.Event {
 	var stated struct {

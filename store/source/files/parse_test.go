@@ -30,6 +30,7 @@ func said(docs []doc) []string {
 	return out
 }
 
+// Promise: security-tenants.md#take-traffic-or-weaken-policies
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, text string

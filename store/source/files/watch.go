@@ -122,6 +122,9 @@ func (d *dirty) due() (time.Time, bool) {
 	return due, true
 }
 
+// goesOn reports whether the last burst was cut, and changes have not paused since.
+func (d *dirty) goesOn() bool { return !d.cut.IsZero() && !d.first.IsZero() }
+
 func (d *dirty) end() (at time.Time, cut bool) {
 	longest := 10 * d.quiet
 	if !d.cut.IsZero() {

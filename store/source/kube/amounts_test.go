@@ -208,6 +208,7 @@ func heap() int64 {
 // Ten thousand invalid objects in one namespace, and one valid object: the valid one is served, the leader's list of
 // problems is bounded and counts the rest, each object is normalised once, and nothing is written for them. After they
 // are repaired each is written once, and no problem is left.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestTenThousandInvalidObjects(t *testing.T) {
 	const n = 10_000
 	l := newLeader(t)

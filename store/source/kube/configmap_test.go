@@ -12,6 +12,7 @@ import (
 
 // A ConfigMap is read while an object refers to it, and only its values of authorities. The mesh configuration has a
 // follower of its own, which a reference neither replaces nor ends.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestReferencedConfigMap(t *testing.T) {
 	d := newDesk(t)
 	clients := object.ID{Kind: "ConfigMap", Namespace: "trust", Name: "clients"}

@@ -42,6 +42,7 @@ func service(name string, label string) *corev1.Service {
 
 // An object that is too large is left out and reported. Its emitted state stays, also if a list contains it, and it is
 // emitted again once it is small, even if it is unchanged. One that was never emitted is forgotten when it is deleted.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestLargeObjectIsLeftOut(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000
@@ -75,6 +76,7 @@ func TestLargeObjectIsLeftOut(t *testing.T) {
 
 // If a kind or the cluster is full, existing objects can change and be deleted, and new ones are left out: reported by
 // name up to a number, and counted beyond that. A deletion frees room.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestFullClusterTakesNoMore(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Objects = 3
@@ -114,6 +116,7 @@ func TestFullClusterTakesNoMore(t *testing.T) {
 
 // Held objects count towards the limits: a cluster that reports one set of objects after another cannot fill the
 // memory.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestHeldObjectsCount(t *testing.T) {
 	d := newDesk(t)
 	all := func(round int) (services []*corev1.Service) {
@@ -237,6 +240,7 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Another cluster exceeds the limits: its emitted objects stay, a problem names the kind, and no deletion is emitted.
 // Once it is below the limits, the problem ends.
+// Promise: security-limits.md#api-servers-of-other-clusters
 func TestOtherClusterSaysTooMuch(t *testing.T) {
 	server := &far{}
 	server.has(5)

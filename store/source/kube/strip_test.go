@@ -28,6 +28,7 @@ func emitted(t *testing.T, name string, o runtime.Object) *object.Object {
 
 // Of a Pod all addresses are kept: the second one may not be claimed by others either. A single address is emitted
 // once.
+// Promise: security-workloads.md#who-has-a-machines-token
 func TestAddressesOfPodsStay(t *testing.T) {
 	for _, c := range []struct{ addresses, more []string }{{[]string{"10.1.0.1", "fd00::1"}, []string{"fd00::1"}}, {[]string{"10.1.0.1"}, nil}} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{PodIP: c.addresses[0]}}

@@ -56,7 +56,7 @@ func (k *Clusters) Problems() []object.Problem {
 					name, whole.UTC().Format(time.RFC3339))
 			}
 			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes",
-				Code: problem.Unreadable, Severity: problem.Error, Message: message})
+				Code: problem.Unreadable, Analyzer: problem.ClusterStale, Severity: problem.Error, Message: message})
 		}
 		all = append(all, more...)
 	}

@@ -106,6 +106,7 @@ func folderOf(t *testing.T, k *keyed, revision int64, kubeconfigs map[string]str
 // stored all of them. A changed kubeconfig yields a new client; one that is refused, or cannot be opened, leaves the
 // client of its cluster; a removed cluster has no client. A change without effect, such as sealing under another key,
 // is not notified.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestServersFollowWhatIsStored(t *testing.T) {
 	k := &keyed{key: "one"}
 	f := follows(t, k)
@@ -167,6 +168,7 @@ func TestServersWithoutKey(t *testing.T) {
 // A leader stores the content of the Secrets, sealed, and then the marker of a complete set. It writes again only
 // changed values, including those that another leader or another key encryption key left; a process that does not lead
 // writes nothing.
+// Promise: security-keys.md#who-reads-or-writes-etcd
 func TestLeaderStoresSealed(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store, k := etcd.Connect(), &keyed{key: "one"}

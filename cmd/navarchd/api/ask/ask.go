@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,8 @@ const Patience = 2 * time.Second
 // Bounds of a question.
 const (
 	maxQuestion = 16 << 10
+	maxBody     = 4 << 20
+	maxPacked   = 8 << 20  // of a question with a body
 	maxReply    = 64 << 20 // a dump of one proxy has tens of megabytes
 	maxReplicas = 256      // asked at once
 )
@@ -58,6 +61,11 @@ type Question struct {
 	Endpoint string     `json:"endpoint"`
 	Query    url.Values `json:"query,omitempty"`
 	Caller   Caller     `json:"caller"`
+	// Of are the names of the replicas to ask; nil: all.
+	Of []string `json:"-"`
+	// Body has the bytes of a posted request. They are compressed on their way (Packed).
+	Body   []byte `json:"-"`
+	Packed []byte `json:"body,omitempty"`
 }
 
 // Caller is a verified caller and what it may see: everything, or the namespaces of its tenant.
@@ -93,14 +101,12 @@ type Replicas struct {
 // Ask asks all other replicas that serve proxies, each once, and returns when all have answered or their time is over.
 // wait is the time that the question itself may take.
 func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []Heard {
-	raw, err := json.Marshal(q)
-	if err == nil && len(raw) > maxQuestion {
-		err = fmt.Errorf("a question of %d bytes, at most %d", len(raw), maxQuestion)
-	}
+	raw, err := q.encode()
 	var heard []Heard
 	var addresses []string
 	for _, m := range r.Members() {
-		if m.Name != r.Self && m.State != member.Warming && len(heard) < maxReplicas {
+		asked := q.Of == nil || slices.Contains(q.Of, m.Name)
+		if asked && m.Name != r.Self && m.State != member.Warming && len(heard) < maxReplicas {
 			heard, addresses = append(heard, Heard{Replica: m.Name, Err: err}), append(addresses, m.Address)
 		}
 	}
@@ -172,9 +178,9 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 		Methods: []grpc.MethodDesc{{MethodName: "Ask", Handler: handle}}}, s)
 }
 
-func handle(srv any, ctx context.Context, decode func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
+func handle(srv any, ctx context.Context, read func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
 	in := &wrapperspb.BytesValue{}
-	if err := decode(in); err != nil {
+	if err := read(in); err != nil {
 		return nil, err
 	}
 	call := func(ctx context.Context, in any) (any, error) {
@@ -194,8 +200,8 @@ func (s *Server) ask(ctx context.Context, raw []byte) (*wrapperspb.BytesValue, e
 	if err := s.Admitted(ctx); err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
-	var q Question
-	if err := json.Unmarshal(raw, &q); err != nil || len(raw) > maxQuestion {
+	q, err := decode(raw)
+	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "a question of %d bytes cannot be read: %v", len(raw), err)
 	}
 	if q.Caller.All == (q.Caller.Tenant != "") {

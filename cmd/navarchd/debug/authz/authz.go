@@ -114,7 +114,7 @@ const apiPath = "/api/v1/"
 
 // tenantPages are the pages that show a tenant its own data; all others are for system callers.
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
-	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals", "/debug/plan"}
+	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
 
 // ForSystem refuses a page to callers other than system callers.
 const ForSystem = "this page is for callers of the system namespace"

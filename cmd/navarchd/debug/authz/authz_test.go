@@ -56,6 +56,7 @@ func guardedPages(t *testing.T) (http.Handler, *Authorizer, func(namespace, audi
 	return d.Guard(pages), d, mint
 }
 
+// Promise: security-limits.md#debug-pages-and-requests-of-tools
 func TestAuthorizer(t *testing.T) {
 	h, d, mint := guardedPages(t)
 	ask := func(from, path, token string, more ...string) string {
@@ -129,6 +130,7 @@ func TestAuthorizer(t *testing.T) {
 
 // The parts of istio.io/debug that a stream's caller sees depend on its identity, and on the proof that the identity is
 // of the config cluster: a certificate without a cluster (another CA's) is no proof.
+// Promise: security-keys.md#the-power-of-each-key
 func TestSeen(t *testing.T) {
 	d := &Authorizer{System: "istio-system", Cluster: "east", Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)

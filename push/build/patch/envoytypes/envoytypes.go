@@ -1,6 +1,7 @@
-// Package envoytypes links the types that the value of an EnvoyFilter patch may contain: all extensions of Envoy's API.
-// A patch with an Any of a type that is not linked in is refused. Programs that plan import it, which a test of
-// cmd/internal/arrows ensures, and so do tests with such patches. Other programs link in half the time without it.
+// Package envoytypes links the message types of all extensions of Envoy's API, which the value of an EnvoyFilter patch
+// may contain. A patch with an Any of a type that is not linked is refused. Programs that plan import the package,
+// which a test of cmd/internal/arrows ensures; tests with such patches import it too. Other programs do not, because
+// without it they link in half the time.
 //
 // Owns: nothing.  Reads: nothing.  Never: has code.
 package envoytypes

@@ -128,6 +128,17 @@ func placesOf(servers []gateways.Server) intern.List[model.Place] {
 	return places.List(out...)
 }
 
+// Serving implements front.Front.
+func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
+	all := f.routes.Serving(named, v)
+	for i := range all {
+		if c := f.configs[all[i].Config]; c != nil {
+			all[i].Servers = placesOf(c.serversOf(all[i].Spec.Host)).All()
+		}
+	}
+	return all
+}
+
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for _, s := range f.sockets {

@@ -80,9 +80,9 @@ func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name
 	return out
 }
 
-// foreignSecrets returns a problem for each credential of a server that names a Secret of a namespace other than the
-// router's. The control plane sends Secrets to proxies of their own namespace alone (push/access), so TLS handshakes
-// with this credential fail.
+// foreignSecrets returns a problem for each credential of a server that names a Secret outside of the router's
+// namespace. The control plane sends a Secret only to proxies of the Secret's namespace (push/access), so TLS
+// handshakes with such a credential fail.
 func foreignSecrets(of gateways.Server, namespace string) (found []input.Problem) {
 	note := func(field, name string) {
 		ref, ok := access.ParseName(name)

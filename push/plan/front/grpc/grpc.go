@@ -13,11 +13,13 @@ package grpc
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
@@ -34,7 +36,7 @@ var form = host.Form{
 	Gateways:   []string{virtualservice.Mesh},
 	Side:       networkingv1.EnvoyFilter_SIDECAR_OUTBOUND,
 	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return cluster.Proxyless{Outbound: s} },
-	Assignment: func(s endpoint.Spec) pool.ResourceSpec { return endpoint.Proxyless{Spec: s} },
+	Assignment: func(s endpoint.Spec) pool.PiecewiseSpec { return endpoint.Proxyless{Spec: s} },
 	Whole:      true,
 	Endpoints:  true,
 }
@@ -166,6 +168,24 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 		yield()
 	}
 	v.Layer.Retain(xds.Route, names)
+}
+
+// Serving implements front.Front.
+func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
+	for name, c := range f.called.All() {
+		if !named(name) {
+			continue
+		}
+		for _, r := range c.routes {
+			for _, spec := range f.Explain(xds.Ref{Type: xds.Route, Name: r.Res.Name}, v) {
+				if of, is := spec.(vhost.Proxyless); is {
+					all = append(all, host.Routed{Config: of.Name, Spec: of.Spec})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b host.Routed) int { return strings.Compare(a.Config, b.Config) })
+	return all
 }
 
 // Explain implements front.Front. For resources that do not differ in the variation, a TrafficSource with the host and

@@ -26,6 +26,11 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
+// Serving implements front.Front.
+func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
+	return f.routes.Serving(named, v)
+}
+
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.entries.All() {

@@ -1,4 +1,4 @@
-package main
+package judge
 
 import (
 	"strings"
@@ -20,7 +20,8 @@ func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 		return &meshv1.MeshConfig_ExtensionProvider{Name: name, Provider: &meshv1.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc{
 			EnvoyExtAuthzGrpc: &meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider{Service: service, Port: 9000}}}
 	}
-	mesh, err := model.New(model.MeshKey, 0, &meshv1.MeshConfig{ExtensionProviders: []*meshv1.MeshConfig_ExtensionProvider{provider("good", "authz.shop"), provider("gone", "gone.shop"), provider("twice", "twice")}})
+	mesh, err := model.New(model.MeshKey, 0, &meshv1.MeshConfig{ExtensionProviders: []*meshv1.MeshConfig_ExtensionProvider{
+		provider("good", "authz.shop"), provider("gone", "gone.shop"), provider("twice", "twice")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestJudgeWarnsOfWhatCloses(t *testing.T) {
 		"a module with its sum":    {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm", Sha256: strings.Repeat("0", 64)}), nil, ""},
 		"a module without its sum": {module(model.KindWasmPlugin, &extensionsv1.WasmConfig{Url: "https://example.com/a.wasm"}), nil, "the traffic that it matches there is refused"},
 	} {
-		refused, warned := validateRecord(c.r, c.known)
+		refused, warned := Record(c.r, c.known)
 		said := ""
 		for _, err := range warned {
 			said += err.Error() + "\n"

@@ -1,4 +1,8 @@
-package main
+// Package judge finds the errors of single records that only planning and building find. The validation webhook and
+// previews refuse such records before they are stored.
+//
+// Owns: nothing.  Reads: records, the snapshot.  Never: stores or plans a record.
+package judge
 
 import (
 	"fmt"
@@ -15,9 +19,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// validateRecord returns the errors of a record that only planning and building find (validate.Judge): values of
+// Record returns the errors of a record that only planning and building find (validate.Judge): values of
 // EnvoyFilters that builders cannot read, and rules that close traffic.
-func validateRecord(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
+func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
 		return patch.Validate(t)

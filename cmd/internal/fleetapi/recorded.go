@@ -1,0 +1,144 @@
+package fleetapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// MaxRecorded bounds the encoded sums of one replica's record in bytes.
+const MaxRecorded = 4 << 10
+
+// maxRecordedName bounds a value's name in recorded sums. Clients choose versions and zones.
+const maxRecordedName = 64
+
+// Recorded is a replica's own sums of its proxies, as its record in etcd has them.
+type Recorded struct {
+	At   time.Time `json:"at"` // when the replica counted, by its clock
+	Sums Sums      `json:"sums"`
+}
+
+// Last has the newest sums of a replica.
+type Last struct {
+	Recorded
+	Age float64 `json:"age_seconds"`
+}
+
+// RecordedSums is one item of /api/v1/sums.
+type RecordedSums struct {
+	Replica string `json:"replica"`
+	State   string `json:"state"` // warming, ready, leaving; stopped: its lease has ended
+	Last
+}
+
+// Since returns recorded sums with their age at the time now.
+func (r Recorded) Since(now time.Time) Last {
+	return Last{r, max(now.Sub(r.At), 0).Round(time.Millisecond).Seconds()}
+}
+
+// recorded is the stored form: counts are lists of in sync, behind and refusing.
+type recorded struct {
+	At         int64             `json:"at"` // Unix milliseconds
+	Total      [3]int            `json:"t"`
+	Versions   map[string][3]int `json:"v,omitempty"`
+	Zones      map[string][3]int `json:"z,omitempty"`
+	Namespaces map[string][3]int `json:"n,omitempty"`
+}
+
+// Encode returns the stored form within MaxRecorded. If it has no room for all values of the properties, those with
+// most proxies out of sync and then the largest are listed, and the rest is counted as Others.
+func (r Recorded) Encode() []byte {
+	for most := maxValues; ; most /= 2 {
+		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
+			Zones: largest(r.Sums.Zones, most), Namespaces: largest(r.Sums.Namespaces, most)})
+		if err != nil {
+			panic(err) // numbers and texts only
+		}
+		if len(out) <= MaxRecorded || most == 0 {
+			return out
+		}
+	}
+}
+
+// list returns counts as in the stored form.
+func list(c Counts) [3]int { return [3]int{c.InSync, c.Behind, c.Refusing} }
+
+// largest returns the counts of at most so many values, and of the rest as Others.
+func largest(counts map[string]Counts, most int) map[string][3]int {
+	values := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		x, y := counts[a], counts[b]
+		return cmp.Or(cmp.Compare(y.Refusing, x.Refusing), cmp.Compare(y.Behind, x.Behind), cmp.Compare(y.InSync, x.InSync), cmp.Compare(a, b))
+	})
+	out, rest := map[string][3]int{}, Counts{}
+	for _, value := range values {
+		if len(out) >= most || len(value) > maxRecordedName || value == Others {
+			rest = rest.plus(counts[value])
+			continue
+		}
+		out[value] = list(counts[value])
+	}
+	if rest.Connected() > 0 {
+		out[Others] = list(rest)
+	}
+	return out
+}
+
+// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes. Errors: too many bytes, malformed, a
+// negative count.
+func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
+	var in recorded
+	switch {
+	case len(b) > MaxRecorded:
+		return r, fmt.Errorf("sums of replica %s: %d bytes, at most %d", replica, len(b), MaxRecorded)
+	default:
+		if err := json.Unmarshal(b, &in); err != nil {
+			return r, fmt.Errorf("sums of replica %s: %w", replica, err)
+		}
+	}
+	r.At = time.UnixMilli(in.At).UTC()
+	total, err := counted(in.Total)
+	if err != nil {
+		return Recorded{}, fmt.Errorf("sums of replica %s: %w", replica, err)
+	}
+	r.Sums.Total, r.Sums.Replicas = total, map[string]Counts{replica: total}
+	for _, pair := range []struct {
+		into *map[string]Counts
+		from map[string][3]int
+	}{{&r.Sums.Versions, in.Versions}, {&r.Sums.Zones, in.Zones}, {&r.Sums.Namespaces, in.Namespaces}} {
+		for value, l := range pair.from {
+			c, err := counted(l)
+			if err != nil {
+				return Recorded{}, fmt.Errorf("sums of replica %s, %.60q: %w", replica, value, err)
+			}
+			addTo(pair.into, value, c)
+		}
+	}
+	return r, nil
+}
+
+// counted returns the counts of a stored list.
+func counted(l [3]int) (Counts, error) {
+	const most = 1 << 24 // of one replica
+	if slices.Min(l[:]) < 0 || slices.Max(l[:]) > most {
+		return Counts{}, fmt.Errorf("counts %v are out of bounds", l)
+	}
+	return Counts{InSync: l[0], Behind: l[1], Refusing: l[2]}, nil
+}
+
+// MergeRecorded returns the answer of /api/v1/sums. Sums are those of replicas that have not stopped.
+func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
+	a.Sums, a.Items = &Sums{}, all
+	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })
+	for i := range all {
+		if all[i].State != Stopped {
+			a.Sums.plus(&all[i].Sums)
+		}
+	}
+	return a
+}
+
+// Stopped is the state of a replica whose lease has ended without its leaving.
+const Stopped = "stopped"

@@ -1,0 +1,338 @@
+// Package cut removes what looks like a credential from messages, JSON and texts. A value is cut if the name of its
+// key says so (password, token, authorization ...), or if its form does (a private key in PEM, a token, a password in
+// a URL).
+//
+// Owns: the list of names and forms.
+// Reads: nothing but its argument.
+// Never: keeps a value that it has cut.
+package cut
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"unsafe"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Cut stands for a value that was cut.
+const Cut = "[cut]"
+
+// public matches keys of names that say credential and whose values name one, or describe how it is checked.
+var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
+	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
+
+// Key reports whether the values of a key are credentials.
+func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
+
+// forms match values that are credentials whatever their key. The groups of an expression are kept.
+var forms = []*regexp.Regexp{
+	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)()`),
+	regexp.MustCompile(`()LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]+()`), // PEM in base64
+	regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{4,}\.?[A-Za-z0-9_-]*()`),
+	regexp.MustCompile(`(?i)(\b(?:bearer|basic|apikey)(?:\s|\\u0020|%20)+)[A-Za-z0-9+/=._~-]{6,}()`),
+	regexp.MustCompile(`(://)[^\s/@:"'\\]*:[^\s/@"'\\]+(@)`),
+	regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`), // the key of a symmetric JSON web key
+}
+
+// assigned matches a value beside its name in a line of a log.
+var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential|authorization)` +
+	`\s?[=:]\s?"?)[^\s",;&]+`)
+
+// Suspects reports whether an encoded message may have something to cut. It is fast.
+func Suspects(encoded []byte) bool {
+	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // which nothing keeps
+}
+
+func suspects(text string) bool { return suspicious.in(text) || hasUser(text) }
+
+// String returns a value without what has the form of a credential.
+func String(s string) string {
+	if !suspects(s) {
+		return s
+	}
+	for _, form := range forms {
+		s = form.ReplaceAllString(s, "${1}"+Cut+"${2}")
+	}
+	return s
+}
+
+// Text returns a text without credentials, by form, and by name where name and value are joined by = or a colon.
+func Text(text []byte) []byte {
+	for _, form := range forms {
+		text = form.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
+	}
+	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
+}
+
+// Map returns a copy without credentials. A map without credentials is returned itself.
+func Map(m map[string]string) map[string]string {
+	out := m
+	for key, value := range m {
+		now := value
+		if now = String(value); Key(key) && value != "" {
+			now = Cut
+		}
+		if now == value {
+			continue
+		}
+		if len(out) == len(m) && sameMap(out, m) {
+			out = make(map[string]string, len(m))
+			for k, v := range m {
+				out[k] = v
+			}
+		}
+		out[key] = now
+	}
+	return out
+}
+
+func sameMap(a, b map[string]string) bool {
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// JSON returns JSON without credentials, by the names of its fields and the forms of its strings. A text that is not
+// JSON is treated as Text does.
+func JSON(raw []byte) []byte {
+	if !Suspects(raw) {
+		return raw
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var v any
+	if decoder.Decode(&v) != nil || decoder.More() {
+		return Text(raw)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if encoder.Encode(value("", v)) != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// value returns a JSON value without credentials; key is the name of its field.
+func value(key string, v any) any {
+	switch v := v.(type) {
+	case string:
+		if Key(key) && v != "" {
+			return Cut
+		}
+		return String(v)
+	case []any:
+		for i := range v {
+			v[i] = value(key, v[i])
+		}
+	case map[string]any:
+		named := isNamed(v)
+		for k, inner := range v {
+			if named && valueFields[k] {
+				v[k] = Cut
+				continue
+			}
+			v[k] = value(k, inner)
+		}
+	}
+	return v
+}
+
+// Fields of pairs of a name and a value, such as headers.
+var (
+	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
+	valueFields = map[string]bool{"value": true, "values": true, "raw_value": true, "string_match": true, "exact_match": true,
+		"stringMatch": true, "exactMatch": true, "rawValue": true}
+)
+
+// isNamed reports whether an object is a pair whose name is that of a credential.
+func isNamed(v map[string]any) bool {
+	for k, inner := range v {
+		if name, is := inner.(string); is && nameFields[k] && Key(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Message cuts the credentials of a message in place, and reports whether there were any.
+func Message(m proto.Message) bool { return message(m.ProtoReflect(), 0) }
+
+// maxDepth bounds messages in messages; what is deeper is cleared.
+const maxDepth = 100
+
+func message(m protoreflect.Message, depth int) (found bool) {
+	if depth > maxDepth {
+		proto.Reset(m.Interface())
+		return true
+	}
+	switch v := m.Interface().(type) {
+	case *anypb.Any:
+		return packed(v, depth)
+	case *structpb.Struct:
+		return structure(v, depth)
+	}
+	named := false
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		named = named || f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && nameFields[string(f.Name())] && Key(v.String())
+		return true
+	})
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if named && valueFields[string(f.Name())] {
+			m.Clear(f)
+			if f.Kind() == protoreflect.StringKind && !f.IsList() {
+				m.Set(f, protoreflect.ValueOfString(Cut))
+			}
+			found = true
+			return true
+		}
+		found = field(m, f, v, depth) || found
+		return true
+	})
+	return found
+}
+
+// field cuts one field of a message.
+func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (found bool) {
+	isText := f.Kind() == protoreflect.StringKind
+	isMessage := f.Kind() == protoreflect.MessageKind || f.Kind() == protoreflect.GroupKind
+	switch {
+	case f.IsMap():
+		return entries(f, v.Map(), depth)
+	case f.IsList() && isText:
+		for i := range v.List().Len() {
+			if was := v.List().Get(i).String(); String(was) != was {
+				v.List().Set(i, protoreflect.ValueOfString(String(was)))
+				found = true
+			}
+		}
+	case f.IsList() && isMessage:
+		for i := range v.List().Len() {
+			found = message(v.List().Get(i).Message(), depth+1) || found
+		}
+	case isMessage:
+		return message(v.Message(), depth+1)
+	case isText:
+		was := v.String()
+		now := String(was)
+		if secretFields[string(f.Name())] {
+			now = Cut
+		}
+		if now != was {
+			m.Set(f, protoreflect.ValueOfString(now))
+			return true
+		}
+	case f.Kind() == protoreflect.BytesKind && !f.IsList():
+		if now := String(string(v.Bytes())); now != string(v.Bytes()) {
+			m.Set(f, protoreflect.ValueOfBytes([]byte(now)))
+			return true
+		}
+	}
+	return found
+}
+
+// secretFields are fields of messages that are credentials themselves, of Istio's and of Envoy's.
+var secretFields = map[string]bool{"password": true, "access_token": true, "api_key": true, "client_secret": true}
+
+// entries cuts the values of a map.
+func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (found bool) {
+	text := f.MapValue().Kind() == protoreflect.StringKind
+	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		secret := f.MapKey().Kind() == protoreflect.StringKind && Key(k.String())
+		switch {
+		case text:
+			now := String(v.String())
+			if secret && now != "" {
+				now = Cut
+			}
+			if now != v.String() {
+				m.Set(k, protoreflect.ValueOfString(now))
+				found = true
+			}
+		case f.MapValue().Kind() == protoreflect.MessageKind && secret:
+			found = texts(v.Message(), depth+1) || found
+		case f.MapValue().Kind() == protoreflect.MessageKind:
+			found = message(v.Message(), depth+1) || found
+		}
+		return true
+	})
+	return found
+}
+
+// texts cuts all texts directly in a message, which is a credential, such as the match of a header.
+func texts(m protoreflect.Message, depth int) (found bool) {
+	if s, is := m.Interface().(*structpb.Value); is {
+		v := value("password", s.AsInterface())
+		now, err := structpb.NewValue(v)
+		if err != nil {
+			now = structpb.NewStringValue(Cut)
+		}
+		found = !proto.Equal(s, now)
+		proto.Reset(s)
+		proto.Merge(s, now)
+		return found
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() {
+			m.Set(f, protoreflect.ValueOfString(Cut))
+			found = true
+		} else {
+			found = field(m, f, v, depth) || found
+		}
+		return true
+	})
+	return found
+}
+
+// structure cuts a JSON object in a message.
+func structure(s *structpb.Struct, depth int) (found bool) {
+	was := s.AsMap()
+	if depth > maxDepth/2 {
+		s.Fields = nil
+		return len(was) > 0
+	}
+	now, err := structpb.NewStruct(value("", was).(map[string]any))
+	if err != nil {
+		s.Fields = nil
+		return true
+	}
+	if proto.Equal(s, now) {
+		return false
+	}
+	s.Fields = now.Fields
+	return true
+}
+
+// packed cuts a message that another one has packed. A message of an unknown type is treated as text.
+func packed(a *anypb.Any, depth int) bool {
+	if !Suspects(a.Value) {
+		return false
+	}
+	inner, err := a.UnmarshalNew()
+	if err != nil {
+		if strings.Contains(String(string(a.Value)), Cut) { // its encoding would break
+			a.Value = nil
+			return true
+		}
+		return false
+	}
+	if !message(inner.ProtoReflect(), depth+1) {
+		return false
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(inner)
+	if err != nil {
+		raw = nil
+	}
+	a.Value = raw
+	return true
+}

@@ -1,0 +1,79 @@
+package cut
+
+import "strings"
+
+// finder finds words in texts, whatever their case. It reads each byte once, which a regular expression of many
+// alternatives does not. Most pairs of bytes begin no word.
+type finder struct {
+	pairs [1 << 16]bool
+	words [256][]string // by their first byte, in lower case
+}
+
+func newFinder(words ...string) *finder {
+	f := &finder{}
+	for _, w := range words {
+		f.words[w[0]] = append(f.words[w[0]], w)
+		for _, first := range []byte{w[0], upper(w[0])} {
+			for _, second := range []byte{w[1], upper(w[1])} {
+				f.pairs[uint16(first)<<8|uint16(second)] = true
+			}
+		}
+	}
+	return f
+}
+
+// upper returns a byte in upper case.
+func upper(b byte) byte {
+	if 'a' <= b && b <= 'z' {
+		b -= 'a' - 'A'
+	}
+	return b
+}
+
+// in reports whether a text has one of the words.
+func (f *finder) in(text string) bool {
+	for i := 1; i < len(text); i++ {
+		if f.pairs[uint16(text[i-1])<<8|uint16(text[i])] && f.at(text[i-1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// at reports whether a text begins with one of the words.
+func (f *finder) at(text string) bool {
+	first := text[0]
+	if 'A' <= first && first <= 'Z' {
+		first += 'a' - 'A'
+	}
+	for _, w := range f.words[first] {
+		if len(text) >= len(w) && strings.EqualFold(text[:len(w)], w) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofNames are parts of keys whose values are credentials.
+var ofNames = []string{"passw", "secret", "token", "apikey", "api-key", "api_key", "accesskey", "access-key", "access_key",
+	"privatekey", "private-key", "private_key", "credential", "authorization", "cookie", "x-auth"}
+
+var (
+	names = newFinder(ofNames...)
+	// suspicious has words without which no form and no name of a key matches, but for passwords in URLs.
+	suspicious = newFinder(append([]string{"private key", "ls0tls1crudjti", "eyj", "bearer", "basic", `"oct`, `\"oct`}, ofNames...)...)
+)
+
+// hasUser reports whether a text has a URL with a user before its host.
+func hasUser(text string) bool {
+	for {
+		at := strings.Index(text, "://")
+		if at < 0 {
+			return false
+		}
+		text = text[at+3:]
+		if end := strings.IndexAny(text, "/@ \t\r\n"); end >= 0 && text[end] == '@' {
+			return true
+		}
+	}
+}

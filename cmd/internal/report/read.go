@@ -1,0 +1,222 @@
+package report
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"navarch.io/navarch/store/mirror"
+)
+
+// Limits bound what Read accepts.
+type Limits struct {
+	Compressed   int64 // bytes of the archive
+	Decompressed int64 // bytes of all entries with their headers
+	Entries      int
+	Proxies      int
+	Processes    int
+	Texts        int   // labels and metadata of all nodes
+	Refusals     int   // refused and withheld versions of all proxies
+	Page         int64 // bytes of a page of /debug
+}
+
+// Usual are the limits for archives of fleets of up to about 100,000 proxies.
+var Usual = Limits{Compressed: 256 << 20, Decompressed: 1 << 30, Entries: 20_000, Proxies: 200_000, Processes: 512,
+	Texts: 8 << 20, Refusals: 1 << 18, Page: 16 << 20}
+
+// Report is a decoded archive.
+type Report struct {
+	Index     Index
+	Processes []*Process
+	// Snapshot has the records; nil: the archive lacks them.
+	Snapshot *mirror.Snapshot
+	Envoys   []Envoy
+}
+
+// Process is the part of one process.
+type Process struct {
+	Facts
+	Proxies []Proxy
+	Held    Held
+	Pages   map[string]json.RawMessage // the *.json entries, by name without the ending
+}
+
+// bounded reads at most `left` bytes, and then fails.
+type bounded struct {
+	r    io.Reader
+	left int64
+	what string
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the archive is larger than is read: %s", b.what)
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// reader decodes an archive.
+type reader struct {
+	limits Limits
+	out    *Report
+	by     map[string]*Process
+	index  bool
+
+	proxies, texts, refusals int
+}
+
+// Read decodes an archive, which may come from anybody: what it takes is bounded by the limits. Errors name the entry.
+func Read(r io.Reader, l Limits) (*Report, error) {
+	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}
+	gz, err := gzip.NewReader(bufio.NewReaderSize(compressed, 1<<16))
+	if err != nil {
+		return nil, fmt.Errorf("not an archive of navarchctl bug-report or snapshot save: %w", err)
+	}
+	entries := tar.NewReader(&bounded{gz, l.Decompressed, fmt.Sprintf("%d bytes", l.Decompressed)})
+	in := &reader{limits: l, out: &Report{}, by: map[string]*Process{}}
+	for n := 0; ; n++ {
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("not an archive of navarchctl bug-report or snapshot save: %w", err)
+		}
+		if n == l.Entries {
+			return nil, fmt.Errorf("the archive has more than %d entries", l.Entries)
+		}
+		if header.Typeflag != tar.TypeReg || header.Size < 0 || header.Size > l.Decompressed {
+			return nil, fmt.Errorf("entry %.80q: not a file of a possible size", header.Name)
+		}
+		if err := in.entry(header.Name, header.Size, entries); err != nil {
+			return nil, fmt.Errorf("entry %.80q: %w", header.Name, err)
+		}
+	}
+	return in.finish()
+}
+
+// finish checks that the archive is whole.
+func (in *reader) finish() (*Report, error) {
+	if !in.index {
+		return nil, fmt.Errorf("the archive has no %s: it was cut off, or is of another program", indexName)
+	}
+	for folder, p := range in.by {
+		if p.Name == "" {
+			return nil, fmt.Errorf("process %.80q has no %s", folder, factsName)
+		}
+	}
+	return in.out, nil
+}
+
+// entry decodes an entry. Entries of other names are skipped.
+func (in *reader) entry(name string, size int64, r io.Reader) error {
+	if name == indexName {
+		in.index = true
+		if err := decode(r, size, &in.out.Index); err != nil {
+			return err
+		}
+		if in.out.Index.Schema != Schema {
+			return fmt.Errorf("schema %.60q; this build reads %s", in.out.Index.Schema, Schema)
+		}
+		return nil
+	}
+	if name == envoysName {
+		return decode(r, size, &in.out.Envoys)
+	}
+	rest, is := strings.CutPrefix(name, processes)
+	folder, file, inside := strings.Cut(rest, "/")
+	if !is || !inside || folder == "" {
+		return nil
+	}
+	p := in.by[folder]
+	if p == nil {
+		if len(in.by) == in.limits.Processes {
+			return fmt.Errorf("more than %d processes", in.limits.Processes)
+		}
+		p = &Process{Pages: map[string]json.RawMessage{}}
+		in.by[folder], in.out.Processes = p, append(in.out.Processes, p)
+	}
+	return in.part(p, file, size, r)
+}
+
+// part decodes an entry of a process.
+func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
+	switch {
+	case file == factsName:
+		return decode(r, size, &p.Facts)
+	case file == recordsName && in.out.Snapshot == nil:
+		s, err := mirror.Read(r)
+		in.out.Snapshot = s
+		return err
+	case file == proxiesName:
+		return in.readProxies(p, r)
+	case file == heldName:
+		raw, err := content(r, size)
+		if err == nil {
+			p.Held, err = decodeHeld(raw)
+		}
+		return err
+	case strings.HasSuffix(file, ".json") && size > in.limits.Page:
+		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)
+	case strings.HasSuffix(file, ".json"):
+		var page json.RawMessage
+		if err := decode(r, size, &page); err != nil {
+			return err
+		}
+		p.Pages[strings.TrimSuffix(file, ".json")] = page
+	}
+	return nil
+}
+
+// maxLine bounds a line of proxies.jsonl, in bytes.
+const maxLine = 1 << 20
+
+// readProxies decodes the lines of proxies.jsonl.
+func (in *reader) readProxies(p *Process, r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var one Proxy
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+			return fmt.Errorf("proxy %d: %w", len(p.Proxies)+1, err)
+		}
+		in.proxies++
+		in.texts += len(one.Node.Labels) + len(one.Node.Metadata)
+		for _, s := range one.Types {
+			in.refusals += len(s.Refused) + len(s.Withheld)
+		}
+		if l := in.limits; in.proxies > l.Proxies || in.texts > l.Texts || in.refusals > l.Refusals {
+			return fmt.Errorf("more than %d proxies, %d labels and metadata, or %d refusals", l.Proxies, l.Texts, l.Refusals)
+		}
+		p.Proxies = append(p.Proxies, one)
+	}
+	return lines.Err()
+}
+
+// content reads an entry. Its memory grows with the existing bytes, whatever size the header claims.
+func content(r io.Reader, size int64) ([]byte, error) {
+	var b bytes.Buffer
+	if size < 1<<20 {
+		b.Grow(int(size))
+	}
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
+}
+
+// decode decodes JSON.
+func decode(r io.Reader, size int64, into any) error {
+	raw, err := content(r, size)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"navarch.io/navarch/cmd/internal/report/cut"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/xds"
+)
+
+// Sets collects what proxies hold. Each resource, and each list of resources, is written once.
+type Sets struct {
+	resources []*xds.Resource
+	ids       map[*xds.Resource]uint64
+	lists     [][]byte // encoded
+	listIDs   map[string]uint64
+	rows      [][xds.NumTypes]uint64
+}
+
+// Add adds the resources of one proxy, and returns the number of its set.
+func (s *Sets) Add(held inspect.Resources) int {
+	if s.ids == nil {
+		s.ids, s.listIDs = map[*xds.Resource]uint64{}, map[string]uint64{}
+	}
+	var row [xds.NumTypes]uint64
+	for t, of := range held {
+		var list []byte
+		last := int64(-1)
+		for _, r := range of {
+			id, known := s.ids[r]
+			if !known {
+				id = uint64(len(s.resources))
+				s.ids[r], s.resources = id, append(s.resources, r)
+			}
+			list = binary.AppendVarint(list, int64(id)-last) // mostly 1
+			last = int64(id)
+		}
+		at, known := s.listIDs[string(list)]
+		if !known {
+			at = uint64(len(s.lists))
+			s.listIDs[string(list)], s.lists = at, append(s.lists, list)
+		}
+		row[t] = at
+	}
+	s.rows = append(s.rows, row)
+	return len(s.rows) - 1
+}
+
+// Len returns the number of sets.
+func (s *Sets) Len() int { return len(s.rows) }
+
+// encode returns the content of held.bin, without credentials. The error names a resource that cannot be decoded.
+func (s *Sets) encode() ([]byte, error) {
+	out := binary.AppendUvarint(nil, uint64(len(s.resources)))
+	for _, r := range s.resources {
+		body, err := publicBody(r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, byte(r.Type))
+		for _, part := range [][]byte{[]byte(r.Name), []byte(r.Version), body} {
+			out = append(binary.AppendUvarint(out, uint64(len(part))), part...)
+		}
+	}
+	out = binary.AppendUvarint(out, uint64(len(s.lists)))
+	for _, list := range s.lists {
+		out = append(binary.AppendUvarint(out, uint64(len(list))), list...)
+	}
+	out = binary.AppendUvarint(out, uint64(len(s.rows)))
+	for _, row := range s.rows {
+		for _, id := range row {
+			out = binary.AppendUvarint(out, id)
+		}
+	}
+	return out, nil
+}
+
+// publicBody returns the body of a resource without keys and credentials.
+func publicBody(r *xds.Resource) ([]byte, error) {
+	body := r.Body()
+	if r.Type != xds.Secret && !r.Confidential && !cut.Suspects(body) {
+		return body, nil
+	}
+	m, err := inspect.Message(r)
+	if err != nil {
+		return nil, err
+	}
+	if !cut.Message(m) && r.Type != xds.Secret && !r.Confidential {
+		return body, nil
+	}
+	return encoding.Marshal(m)
+}
+
+// Held is a decoded held.bin. Sets are expanded when they are read.
+type Held struct {
+	resources []*xds.Resource
+	lists     [][]byte
+	rows      [][xds.NumTypes]uint64
+}
+
+// Bounds of held.bin. A resource in memory has about 250 bytes beside its body.
+const (
+	mostResources = 1 << 20
+	mostLists     = 1 << 18
+	mostRows      = 1 << 18
+)
+
+// cursor reads numbers and parts; once it fails, it returns zeros.
+type cursor struct {
+	left []byte
+	err  error
+}
+
+func (c *cursor) number(most uint64, what string) uint64 {
+	n, size := binary.Uvarint(c.left)
+	switch {
+	case c.err != nil:
+		return 0
+	case size <= 0:
+		c.err = fmt.Errorf("%s: the content ends early", what)
+		return 0
+	case n > most:
+		c.err = fmt.Errorf("%s: %d, at most %d", what, n, most)
+		return 0
+	}
+	c.left = c.left[size:]
+	return n
+}
+
+func (c *cursor) part(what string) []byte {
+	n := c.number(uint64(len(c.left)), what)
+	if c.err != nil {
+		return nil
+	}
+	if n > uint64(len(c.left)) {
+		c.err = fmt.Errorf("%s: the content ends early", what)
+		return nil
+	}
+	part := c.left[:n:n]
+	c.left = c.left[n:]
+	return part
+}
+
+// decodeHeld decodes held.bin. Errors: a bound, or damage.
+func decodeHeld(raw []byte) (h Held, err error) {
+	c := &cursor{left: raw}
+	for range c.number(mostResources, "resources") {
+		if c.err != nil || len(c.left) == 0 {
+			return h, errors.Join(c.err, errors.New("resources: the content ends early"))
+		}
+		t := xds.Type(c.left[0])
+		c.left = c.left[1:]
+		name, version, body := c.part("name"), c.part("version"), c.part("body")
+		if c.err != nil {
+			return h, c.err
+		}
+		if t >= xds.NumTypes {
+			return h, fmt.Errorf("resource %.80q: unknown type %d", name, t)
+		}
+		h.resources = append(h.resources, xds.Restored(t, string(name), string(version), body))
+	}
+	for range c.number(mostLists, "lists") {
+		if h.lists = append(h.lists, c.part("list")); c.err != nil {
+			return h, c.err
+		}
+	}
+	for range c.number(mostRows, "sets") {
+		var row [xds.NumTypes]uint64
+		for t := range row {
+			row[t] = c.number(uint64(max(len(h.lists), 1))-1, "set")
+		}
+		if h.rows = append(h.rows, row); c.err != nil {
+			return h, c.err
+		}
+	}
+	if c.err == nil && len(c.left) > 0 {
+		c.err = fmt.Errorf("%d bytes too many", len(c.left))
+	}
+	return h, c.err
+}
+
+// Len returns the number of sets.
+func (h *Held) Len() int { return len(h.rows) }
+
+// Set returns the resources of a set, by its number; false: there is no such set, or it is damaged.
+func (h *Held) Set(number int) (held inspect.Resources, ok bool) {
+	if number < 0 || number >= len(h.rows) {
+		return held, false
+	}
+	for t, at := range h.rows[number] {
+		if at >= uint64(len(h.lists)) {
+			return held, false
+		}
+		last := int64(-1)
+		for list := h.lists[at]; len(list) > 0; {
+			step, n := binary.Varint(list)
+			if n <= 0 {
+				return held, false
+			}
+			list = list[n:]
+			if last += step; last < 0 || last >= int64(len(h.resources)) || h.resources[last].Type != xds.Type(t) {
+				return held, false
+			}
+			held[t] = append(held[t], h.resources[last])
+		}
+	}
+	return held, true
+}

@@ -1,0 +1,195 @@
+package report
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/cmd/internal/report/cut"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// encoding are the options of every encoding.
+var encoding = proto.MarshalOptions{Deterministic: true}
+
+// Writer writes entries of an archive as one gzip member.
+type Writer struct {
+	out  bytes.Buffer
+	gz   *gzip.Writer
+	tar  *tar.Writer
+	when time.Time
+	in   string // folder of the entries
+}
+
+// NewWriter returns a writer of entries with this time.
+func NewWriter(when time.Time) *Writer {
+	w := &Writer{when: when}
+	w.gz = gzip.NewWriter(&w.out)
+	w.tar = tar.NewWriter(w.gz)
+	return w
+}
+
+// NewPart returns a writer of the part of one process.
+func NewPart(process string, when time.Time) *Writer {
+	w := NewWriter(when)
+	w.in = processes + fileName(process) + "/"
+	return w
+}
+
+// fileName returns a name in which all characters are harmless in file names.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~", r) {
+			return r
+		}
+		return '_'
+	}, strings.TrimLeft(name, "."))
+}
+
+// Add adds an entry as it is. Errors are those of tar: the caller's sizes are wrong.
+func (w *Writer) Add(name string, content []byte) error {
+	err := w.tar.WriteHeader(&tar.Header{Name: w.in + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.when.Truncate(time.Second)})
+	if err == nil {
+		_, err = w.tar.Write(content)
+	}
+	if err != nil {
+		return fmt.Errorf("entry %s: %w", name, err)
+	}
+	return nil
+}
+
+// Text adds a text without credentials. Errors are those of Add.
+func (w *Writer) Text(name string, text []byte) error { return w.Add(name, cut.Text(text)) }
+
+// JSON adds a value as JSON, without credentials. Errors are those of the encoding.
+func (w *Writer) JSON(name string, v any) error {
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("entry %s: %w", name, err)
+	}
+	return w.Add(name, append(cut.JSON(raw), '\n'))
+}
+
+// Facts adds process.json. Errors are those of JSON.
+func (w *Writer) Facts(f *Facts) error { return w.JSON(factsName, f) }
+
+// Proxies adds the connected proxies and what they hold. The error names a proxy or a resource that does not encode.
+func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for i := range all {
+		if err := encoder.Encode(&all[i]); err != nil {
+			return fmt.Errorf("proxy %s: %w", all[i].Node.ID, err)
+		}
+	}
+	held, err := sets.encode()
+	if err != nil {
+		return err
+	}
+	if err := w.Add(proxiesName, lines.Bytes()); err != nil {
+		return err
+	}
+	return w.Add(heldName, held)
+}
+
+// Records adds the records of a snapshot, without keys and credentials. The error names a record that does not encode.
+func (w *Writer) Records(s *mirror.Snapshot) error {
+	var raw bytes.Buffer
+	if err := mirror.Write(&raw, s, w.when, publicRecord); err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	return w.Add(recordsName, raw.Bytes())
+}
+
+// NoKey stands for the private part of a Secret's record, which archives do not have.
+const NoKey = "not in a report"
+
+// publicRecord returns a record without keys and credentials.
+func publicRecord(r model.Record) (model.Record, error) {
+	key := r.Meta().Key
+	if s, is := r.(*model.Secret); is {
+		body := proto.CloneOf(s.Spec)
+		if body.Mac = nil; len(body.Key) > 0 {
+			body.Key = []byte(NoKey)
+		}
+		return model.New(key, r.Meta().Created, body)
+	}
+	body := r.Body()
+	raw, err := encoding.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	if !cut.Suspects(raw) {
+		return r, nil
+	}
+	if p, is := r.(*model.Policy); is {
+		return publicPolicy(p)
+	}
+	if body = proto.Clone(body); !cut.Message(body) {
+		return r, nil
+	}
+	return model.New(key, r.Meta().Created, body)
+}
+
+// publicPolicy returns a policy's record without credentials, which its message of Istio may have.
+func publicPolicy(p *model.Policy) (model.Record, error) {
+	var istio proto.Message
+	switch {
+	case model.Authorization(p) != nil:
+		istio = proto.Clone(model.Authorization(p))
+	case model.Authentication(p) != nil:
+		istio = proto.Clone(model.Authentication(p))
+	}
+	if istio == nil || !cut.Message(istio) {
+		return p, nil
+	}
+	raw, err := encoding.Marshal(istio)
+	if err != nil {
+		return nil, err
+	}
+	body := proto.CloneOf(p.Spec)
+	body.Istio = raw
+	return model.New(p.Key, p.Created, body)
+}
+
+// Index adds index.json. Errors are those of JSON.
+func (w *Writer) Index(i Index) error {
+	i.Schema = Schema
+	return w.JSON(indexName, i)
+}
+
+// Envoys adds the dumps of Envoys, whose list names the files. Errors are those of Add and JSON.
+func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
+	for name, dump := range dumps {
+		if err := w.Add(name, cut.JSON(dump)); err != nil {
+			return err
+		}
+	}
+	return w.JSON(envoysName, list)
+}
+
+// EnvoyFile returns the name of the entry with a proxy's dump.
+func EnvoyFile(proxy string) string { return envoys + fileName(proxy) + ".json" }
+
+// Member returns the entries as a gzip member. Members are joined by concatenation. The last one ends the archive. The
+// error reports an entry that is shorter than its header says.
+func (w *Writer) Member(last bool) ([]byte, error) {
+	end := w.tar.Flush
+	if last {
+		end = w.tar.Close
+	}
+	if err := end(); err != nil {
+		return nil, err
+	}
+	if err := w.gz.Close(); err != nil {
+		return nil, err
+	}
+	return w.out.Bytes(), nil
+}

@@ -1,0 +1,46 @@
+package web
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+)
+
+// Recorder stores an answer that does not go over a connection. It implements http.ResponseWriter.
+type Recorder struct {
+	Code int // HTTP status
+	Body bytes.Buffer
+
+	header http.Header
+}
+
+// NewRecorder returns an empty Recorder.
+func NewRecorder() *Recorder { return &Recorder{Code: http.StatusOK, header: http.Header{}} }
+
+// Header implements http.ResponseWriter.
+func (r *Recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *Recorder) WriteHeader(code int) { r.Code = code }
+
+// Write implements http.ResponseWriter.
+func (r *Recorder) Write(b []byte) (int, error) { return r.Body.Write(b) }
+
+// Local sends requests to a handler in this process, as requests of this machine.
+type Local struct{ Handler http.Handler }
+
+// RoundTrip implements http.RoundTripper. It never fails.
+func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
+	in := r.Clone(r.Context())
+	in.RemoteAddr, in.RequestURI = "127.0.0.1:1", r.URL.RequestURI()
+	if in.Host == "" {
+		in.Host = r.URL.Host
+	}
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	answer := NewRecorder()
+	l.Handler.ServeHTTP(answer, in)
+	return &http.Response{Status: http.StatusText(answer.Code), StatusCode: answer.Code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: answer.header, Body: io.NopCloser(&answer.Body), ContentLength: int64(answer.Body.Len()), Request: r}, nil
+}

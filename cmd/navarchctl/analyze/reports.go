@@ -1,0 +1,112 @@
+package analyze
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// Reported is a problem that the control plane reports (/api/v1/problems).
+type Reported struct {
+	Object   string           `json:"object"` // "Kind namespace/name"
+	Location string           `json:"location"`
+	Field    string           `json:"field"`
+	Analyzer problem.Analyzer `json:"analyzer"`
+	Message  string           `json:"message"`
+	Proxies  int              `json:"proxies"` // that refuse the version
+}
+
+// known to the control plane alone: what proxies refuse, what tenants use, and what clusters it reads.
+var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.VersionWithheld, problem.TenantNearBudget, problem.ClusterStale}
+
+// reports adds the problems that only the control plane knows. Others are found in the objects themselves.
+func reports(w *world) {
+	for _, r := range w.reported {
+		if !slices.Contains(fromControlPlane, r.Analyzer) {
+			continue
+		}
+		message := r.Message
+		switch {
+		case r.Analyzer == problem.RefusedByProxies && r.Proxies > 0:
+			message = fmt.Sprintf("%d proxies refuse it: %s", r.Proxies, r.Message)
+			if r.Proxies == 1 {
+				message = "one proxy refuses it: " + r.Message
+			}
+		case r.Analyzer == problem.VersionWithheld && r.Location != "":
+			message = r.Location + ": " + r.Message
+		}
+		w.add(object.Problem{ID: w.named(r.Object), Field: r.Field, Message: message}, r.Analyzer)
+	}
+}
+
+// named returns the ID of an object by its name "Kind namespace/name": that of the object that was read, if it was.
+func (w *world) named(name string) object.ID {
+	word, rest, _ := strings.Cut(name, " ")
+	namespace, name, is := strings.Cut(rest, "/")
+	if !is {
+		namespace, name = "", rest
+	}
+	for at, all := range w.byKind {
+		if at.kind != word {
+			continue
+		}
+		for _, o := range all {
+			if o.ID.Namespace == namespace && o.ID.Name == name {
+				return o.ID
+			}
+		}
+	}
+	return w.id("", word, namespace, name)
+}
+
+// rootKeys are the keys of ConfigMaps with the authorities that proxies accept.
+var rootKeys = []string{"root-cert.pem", "ca-root-cert.pem", "ca.crt"}
+
+// authorities reports authorities that end soon: the roots of the mesh, and those of gateways' clients.
+func authorities(w *world) {
+	for o, of := range decoded[corev1.ConfigMap](w, "", "ConfigMap") {
+		for _, key := range rootKeys {
+			if end, which := w.firstEnd([]byte(of.Data[key])); end != "" {
+				w.found(problem.AuthorityEnds, o.ID, "data["+key+"]",
+					"the authority %s %s: certificates below it are refused from then on", which, end)
+			}
+		}
+	}
+	for s := range each[*model.Secret](w, model.KindSecret) {
+		if end, which := w.firstEnd(s.Spec.GetTrust()); end != "" {
+			w.foundRecord(problem.AuthorityEnds, s, "data", "the authority %s %s: clients with certificates below it are refused from then on",
+				which, end)
+		}
+	}
+}
+
+// maxAuthorities bounds the certificates that are parsed of one text.
+const maxAuthorities = 200
+
+// firstEnd returns the end of the certificate in PEM text that ends first, and its name, if it ends soon; "" otherwise.
+func (w *world) firstEnd(text []byte) (end, which string) {
+	var first *x509.Certificate
+	for range maxAuthorities {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			break
+		}
+		text = rest
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && (first == nil || c.NotAfter.Before(first.NotAfter)) {
+			first = c
+		}
+	}
+	if first == nil {
+		return "", ""
+	}
+	return w.ending(first), cmp.Or(first.Subject.String(), "without a name")
+}

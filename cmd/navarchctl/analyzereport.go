@@ -1,0 +1,29 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/analyze"
+	"navarch.io/navarch/push/inspect"
+)
+
+// ofReport returns the findings in the problems of a report. Its processes have made them of the objects, which the
+// report lacks.
+func (a *analysis) ofReport(cmd *cobra.Command) (all []analyze.Finding, err error) {
+	if len(a.paths) > 0 || a.live || a.only {
+		return nil, errors.New("--snapshot excludes --file, --live and --new: files are analysed over objects, and a report has records")
+	}
+	at := controlPlane{everyRole: true}
+	answers, err := gather[[]inspect.Problem](cmd.Context(), &at, "/debug/problems", cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range joinedProblems(answers, "", "") {
+		all = append(all, analyze.Known(analyze.Finding{Code: cmp.Or(string(p.Analyzer), string(p.Code)), Severity: p.Severity,
+			Object: p.Object, Field: p.Field, Message: p.Message}))
+	}
+	return all, nil
+}

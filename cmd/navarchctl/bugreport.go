@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/navarchctl/show"
+)
+
+// collection has the flags of bug-report and snapshot save.
+type collection struct {
+	at       controlPlane
+	contents report.Contents
+	file     string
+	envoys   bool
+}
+
+func bugReportCommand() *cobra.Command {
+	c := &collection{at: controlPlane{everyRole: true}, contents: report.Full}
+	cmd := &cobra.Command{
+		Use:   "bug-report",
+		Short: "Write an archive about the whole control plane, for support and for --snapshot",
+		Long: `Asks one replica, which asks the others, and writes an archive: versions, flags, environment, fleet, records, proxies with
+their resources and acknowledgements, refused and withheld versions, problems, the last changes, goroutines, log lines, and metrics
+twice, ten seconds apart. Of at most 20 proxies that refuse something or are behind, it adds what their Envoys have, through the API server.
+
+Private keys are never part of it, and values that look like credentials are cut. It has names and addresses of your mesh: read it
+before you give it away. With --snapshot FILE the reading commands work on it, without the control plane.`,
+		Example: `  navarchctl bug-report
+  navarchctl bug-report --out report.tgz
+  navarchctl --snapshot report.tgz proxy-status`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) },
+	}
+	c.bind(cmd, "bug-report")
+	cmd.Flags().BoolVar(&c.envoys, "envoys", true, "Add what the Envoys of ill proxies have.")
+	return cmd
+}
+
+func snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "snapshot", Short: "Keep the state of the control plane in a file",
+		Long: `A snapshot has the records and the proxies of the control plane, with their resources and acknowledgements. It is a bug-report
+without logs, flags, environment, goroutines and metrics.`,
+		Example: "  navarchctl snapshot save --out mesh.tgz\n  navarchctl --snapshot mesh.tgz plan -f routes.yaml"}
+	c := &collection{at: controlPlane{everyRole: true}, contents: report.Brief}
+	save := &cobra.Command{Use: "save", Short: "Write a snapshot, for --snapshot",
+		Example: "  navarchctl snapshot save\n  navarchctl snapshot save --out mesh.tgz",
+		Args:    cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }}
+	c.bind(save, "snapshot")
+	cmd.AddCommand(save)
+	return cmd
+}
+
+func (c *collection) bind(cmd *cobra.Command, name string) {
+	c.at.bind(cmd.Flags())
+	cmd.Flags().StringVar(&c.file, "out", "", "The file to write (default: navarch-"+name+"-TIME.tgz); it must not exist.")
+}
+
+// run writes the archive.
+func (c *collection) run(cmd *cobra.Command) error {
+	defer c.at.close()
+	if c.file == "" {
+		c.file = "navarch-" + string(c.contents) + "-" + time.Now().UTC().Format("20060102T150405Z") + ".tgz"
+	}
+	out, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	r, err := c.write(cmd, out)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(err, os.Remove(c.file))
+	}
+	return c.summary(cmd, r)
+}
+
+// write collects and writes the archive, and returns it as readers see it.
+func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, error) {
+	ctx := cmd.Context()
+	if c.contents == report.Full {
+		fmt.Fprintln(cmd.ErrOrStderr(), "asking the control plane; metrics are read twice, ten seconds apart")
+	}
+	main, err := c.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := report.Read(bytes.NewReader(main), report.Usual)
+	if err != nil {
+		return nil, fmt.Errorf("the answer of the control plane: %w", err)
+	}
+	others := c.others(cmd, r)
+	last := report.NewWriter(time.Now())
+	if c.envoys {
+		list, dumps := c.dumps(ctx, r)
+		if err := last.Envoys(list, dumps); err != nil {
+			return nil, err
+		}
+	}
+	end, err := last.Member(true)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(others, main, end) // the index that counts is the last one
+	if r, err = report.Read(bytes.NewReader(all), report.Usual); err != nil {
+		return nil, err
+	}
+	_, err = out.Write(all)
+	return r, err
+}
+
+// reportPatience bounds the request for a report.
+const reportPatience = 100 * time.Second
+
+// reportPath returns the path of a report at the API: of all replicas, or of the asked process alone.
+func reportPath(contents report.Contents, alone bool) string {
+	q := url.Values{"contents": {string(contents)}}
+	if alone {
+		q.Set("alone", "true")
+		q.Set("records", "false")
+	}
+	return fleetapi.Root + "report?" + q.Encode()
+}
+
+// ask asks the process that answers first, and after failures the others.
+func (c *collection) ask(ctx context.Context) ([]byte, error) {
+	if _, err := askAny[struct{}](ctx, &c.at, "replicas", url.Values{}); err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, p := range c.at.found { // the one that has answered is the first
+		body, err := p.within(ctx, reportPatience, http.MethodGet, reportPath(c.contents, false), "", nil)
+		if err == nil {
+			return body, nil
+		}
+		if failed = append(failed, err); final(err) {
+			break
+		}
+	}
+	return nil, errors.Join(failed...)
+}
+
+// others asks the processes that are not in a report: those that serve no proxies, which replicas do not ask.
+func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
+	known := map[string]bool{}
+	for _, p := range r.Processes {
+		known[p.Name] = true
+	}
+	for _, m := range r.Index.Missing {
+		known[m.Name] = true
+	}
+	rest := slices.DeleteFunc(slices.Clone(c.at.found), func(p page) bool {
+		return len(c.at.found) == 1 || known[p.address[strings.LastIndexByte(p.address, '/')+1:]] // a Pod's name is its process's
+	})
+	parts := make([][]byte, len(rest))
+	failed := atEach(rest, func(i int, p page) error {
+		name, err := c.alone(cmd.Context(), p, report.Brief, &parts[i])
+		if err != nil || known[name] {
+			parts[i] = nil
+			return err
+		}
+		if c.contents != report.Brief {
+			_, err = c.alone(cmd.Context(), p, c.contents, &parts[i])
+		}
+		return err
+	})
+	for i, err := range failed {
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", show.Printable(err.Error()))
+			continue
+		}
+		all = append(all, parts[i]...)
+	}
+	return all
+}
+
+// alone asks a process for its own part, and returns its name.
+func (c *collection) alone(ctx context.Context, p page, contents report.Contents, into *[]byte) (name string, err error) {
+	if *into, err = p.within(ctx, reportPatience, http.MethodGet, reportPath(contents, true), "", nil); err != nil {
+		return "", err
+	}
+	part, err := report.Read(bytes.NewReader(*into), report.Usual)
+	if err != nil || len(part.Processes) != 1 {
+		return "", fmt.Errorf("%s: its answer is not the report of one process: %w", p.address, err)
+	}
+	return part.Processes[0].Name, nil
+}
+
+// summary says what was written.
+func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
+	info, err := os.Stat(c.file)
+	if err != nil {
+		return err
+	}
+	proxies := 0
+	for _, p := range r.Processes {
+		proxies += len(p.Proxies)
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s: %s, %d processes, %s proxies", c.file, fileSize(info.Size()), len(r.Processes), thousands(proxies))
+	if r.Snapshot != nil {
+		fmt.Fprintf(w, ", records of revision %d", r.Snapshot.Revision())
+	}
+	fmt.Fprintln(w)
+	for _, m := range r.Index.Missing {
+		fmt.Fprintln(w, show.Printable("not in it: replica "+m.Name+": "+m.Reason))
+	}
+	for _, p := range r.Processes {
+		for _, m := range p.Missing {
+			fmt.Fprintln(w, show.Printable("not in it: "+m.Name+" of "+p.Name+": "+m.Reason))
+		}
+	}
+	for _, name := range c.at.missing {
+		fmt.Fprintln(w, show.Printable("not in it: "+name))
+	}
+	for _, e := range r.Envoys {
+		if e.Error != "" {
+			fmt.Fprintln(w, show.Printable("not in it: the Envoy of "+e.Proxy+", which is "+e.State+": "+e.Error))
+		}
+	}
+	_, err = fmt.Fprintf(w, "\nit has names and addresses of your mesh, and no keys: tar tzf %[1]s lists it\n"+
+		"read it with: navarchctl --snapshot %[1]s proxy-status\n", c.file)
+	return err
+}
+
+// fileSize returns a number of bytes for people.
+func fileSize(n int64) string {
+	if n < 1e6 {
+		return fmt.Sprintf("%d KB", (n+999)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+}

@@ -1,0 +1,238 @@
+package compare
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Types are the types that are compared. Secrets come from the agent, or have private keys; extensions are rewritten
+// by the agent, which fetches their modules.
+var Types = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
+
+// message returns an empty message of a type.
+func message(t xds.Type) proto.Message {
+	switch t {
+	case xds.Cluster:
+		return &clusterv3.Cluster{}
+	case xds.Endpoint:
+		return &endpointv3.ClusterLoadAssignment{}
+	case xds.Listener:
+		return &listenerv3.Listener{}
+	default:
+		return &routev3.RouteConfiguration{}
+	}
+}
+
+// parsed is a resource in the form of proto JSON with proto field names: maps, lists, texts, numbers.
+type parsed map[string]any
+
+// structURL is the type of the stand-in for a message that is not linked into this program.
+const structURL = "type.googleapis.com/google.protobuf.Struct"
+
+// parse parses the JSON of a resource, with proto's names of fields or with those of proto JSON. Messages of unknown
+// types are kept as they are. unread is why a part of the resource is not in the result: this program does not know
+// it. err: the JSON is no resource of the type.
+func parse(t xds.Type, raw json.RawMessage) (out parsed, unread, err error) {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, nil, err
+	}
+	if fields, is := v.(map[string]any); is {
+		delete(fields, "@type") // of the Any in a dump
+	}
+	stood, err := json.Marshal(standIn(v))
+	if err != nil {
+		return nil, nil, err
+	}
+	m := message(t)
+	if unread = (protojson.UnmarshalOptions{AllowPartial: true}).Unmarshal(stood, m); unread != nil {
+		m = message(t)
+		if err := (protojson.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}).Unmarshal(stood, m); err != nil {
+			return nil, nil, err
+		}
+	}
+	out, err = fieldsOf(m)
+	return out, unread, err
+}
+
+// fieldsOf returns the fields of a message.
+func fieldsOf(m proto.Message) (parsed, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true, AllowPartial: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var v map[string]any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, err
+	}
+	return withoutStandIns(v).(map[string]any), nil
+}
+
+// standIn replaces messages of unknown types by Structs with their fields.
+func standIn(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = standIn(e)
+		}
+		if url, is := v["@type"].(string); is {
+			if _, err := protoregistry.GlobalTypes.FindMessageByURL(url); err != nil {
+				return map[string]any{"@type": structURL, "value": v}
+			}
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = standIn(e)
+		}
+	}
+	return v
+}
+
+// withoutStandIns undoes standIn.
+func withoutStandIns(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if inner, is := v["value"].(map[string]any); is && v["@type"] == structURL && inner["@type"] != nil {
+			return withoutStandIns(inner)
+		}
+		for k, e := range v {
+			v[k] = withoutStandIns(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = withoutStandIns(e)
+		}
+	}
+	return v
+}
+
+// Names of filters that are Istio's own, and fields that do nothing but name things in statistics.
+var (
+	ownFilters = regexp.MustCompile(`istio\.(metadata_exchange|stats|alpn)|istio_authn|peer_metadata|metadata_exchange|istio_extension`)
+	statistics = []string{"stat_prefix", "alt_stat_name", "decorator", "traffic_direction", "stats_tags"}
+)
+
+// clean returns a value without what Envoy does not act on: names in statistics, Istio's own filters, empty lists and
+// messages, and the order of lists that Envoy reads in any order. in is the path of fields to the value.
+func clean(v any, in string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			if slices.Contains(statistics, k) || k == "istio" && strings.HasSuffix(in, "filter_metadata") {
+				continue
+			}
+			out[k] = clean(e, in+"."+k)
+		}
+		return simplified(out)
+	case []any:
+		out := make([]any, 0, len(v))
+		for _, e := range v {
+			if fields, is := e.(map[string]any); is {
+				if name, is := fields["name"].(string); is && ownFilters.MatchString(name) {
+					continue
+				}
+			}
+			out = append(out, clean(e, in))
+		}
+		return out
+	}
+	return v
+}
+
+// simplified returns a cleaned message in the simplest of its equal forms.
+func simplified(out map[string]any) any {
+	if typed, is := out["match_typed_subject_alt_names"].([]any); is {
+		delete(out, "match_typed_subject_alt_names")
+		names, _ := out["match_subject_alt_names"].([]any)
+		for _, e := range typed {
+			if san, is := e.(map[string]any); is && san["san_type"] == "URI" {
+				e = san["matcher"]
+			}
+			names = append(names, e)
+		}
+		out["match_subject_alt_names"] = names
+	}
+	for _, k := range []string{"filter_metadata", "metadata", "filter_chain_match", "locality"} {
+		if m, is := out[k].(map[string]any); is && len(m) == 0 {
+			delete(out, k)
+		}
+	}
+	for k, e := range out {
+		if list, is := e.([]any); is && len(list) == 0 {
+			delete(out, k)
+		}
+	}
+	if out["health_status"] == "HEALTHY" {
+		delete(out, "health_status")
+	}
+	for k, of := range map[string]string{"and_rules": "rules", "or_rules": "rules", "and_ids": "ids", "or_ids": "ids"} {
+		one, _ := out[k].(map[string]any)
+		list, _ := one[of].([]any)
+		if len(list) == 1 && len(out) == 1 {
+			return list[0]
+		}
+		sortCanonically(list)
+	}
+	for _, k := range []string{"permissions", "principals", "application_protocols"} {
+		if list, is := out[k].([]any); is {
+			sortCanonically(list)
+		}
+	}
+	return out
+}
+
+func sortCanonically(list []any) {
+	slices.SortFunc(list, func(a, b any) int { return strings.Compare(canon(a), canon(b)) })
+}
+
+// canon returns a value as JSON with sorted keys, in Python's spacing, which the lines of the fidelity lists have.
+func canon(v any) string {
+	var b strings.Builder
+	writeCanon(&b, v)
+	return b.String()
+}
+
+func writeCanon(b *strings.Builder, v any) {
+	separate := func(i int) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		b.WriteByte('{')
+		for i, k := range sortedKeys(v) {
+			separate(i)
+			writeCanon(b, k)
+			b.WriteString(": ")
+			writeCanon(b, v[k])
+		}
+		b.WriteByte('}')
+	case []any:
+		b.WriteByte('[')
+		for i, e := range v {
+			separate(i)
+			writeCanon(b, e)
+		}
+		b.WriteByte(']')
+	default:
+		raw, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // a value of a JSON document
+		}
+		b.Write(raw)
+	}
+}

@@ -1,0 +1,323 @@
+// Package compare compares what a proxy got from istiod with what Navarch would serve it, and says of each difference
+// which row of deploy/docs/fidelity.md argues for it.
+//
+// Data: a dump's resources come one after the other (Comparison.Add). Each is parsed, cleaned of what Envoy does not
+// act on (clean), and compared with ours by path (diff). A difference that counts either has a line of the fidelity
+// lists whose condition holds for its values (argued), or it is a Finding.
+//
+// Owns: nothing.
+// Reads: untrusted dumps; the lists of deploy/fidelity.
+// Never: uses a socket or a file; keeps more than Most findings of a proxy.
+package compare
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Most is the most findings of one proxy that are kept; further ones are counted. mostText is the most bytes of a
+// value in a finding.
+const (
+	Most     = 200
+	mostText = 1024
+)
+
+// Ours has the resources that Navarch would serve a proxy.
+type Ours interface {
+	// Get returns a resource; nil: ours has no such resource.
+	Get(t xds.Type, name string) (proto.Message, error)
+	// Names returns the names of a type's resources, sorted.
+	Names(t xds.Type) []string
+	// Objects returns the objects that made a resource. value is the text of the value that is asked for.
+	Objects(t xds.Type, name, value string) []string
+}
+
+// Count counts resources of one type.
+type Count struct {
+	Equal     int `json:"equal"`
+	Argued    int `json:"argued"`
+	Different int `json:"different"`
+}
+
+// Finding is a difference that no line argues for.
+type Finding struct {
+	Type     string   `json:"type"`
+	Resource string   `json:"resource"`
+	Path     string   `json:"path"`             // empty: the whole resource
+	Istiod   string   `json:"istiod,omitempty"` // JSON; empty: absent
+	Navarch  string   `json:"navarch,omitempty"`
+	Objects  []string `json:"objects,omitempty"` // objects of Navarch's value
+}
+
+// Argument is a row of the fidelity page with its places in one proxy.
+type Argument struct {
+	Row    string `json:"row"`   // fidelity.md#anchor
+	Class  string `json:"class"` // harmless, asked, kept, better
+	Type   string `json:"type"`
+	Field  string `json:"field"`
+	Why    string `json:"why"`
+	Places int    `json:"places"`
+}
+
+// Outcomes of a proxy.
+const (
+	Equal     = "equal"
+	Argued    = "argued"
+	Different = "different"
+)
+
+// Result is the comparison of one proxy.
+type Result struct {
+	Outcome   string            `json:"outcome"`
+	Resources map[string]*Count `json:"resources"` // by type
+	Arguments []Argument        `json:"arguments"`
+	Findings  []Finding         `json:"findings"`
+	More      int               `json:"more,omitempty"` // findings that were not kept
+	Notes     []string          `json:"notes,omitempty"`
+}
+
+// Comparison compares one proxy.
+type Comparison struct {
+	ours   Ours
+	router bool
+	most   int
+	has    map[xds.Type]bool
+	got    map[xds.Type]map[string]bool
+	known  seen
+	eds    map[string]bool // names of assignments that istiod's clusters have
+	result Result
+	at     map[Argument]int
+}
+
+// New begins a comparison. router: the proxy is a gateway. most is the most findings to keep, up to Most.
+func New(ours Ours, router bool, most int) *Comparison {
+	c := &Comparison{ours: ours, router: router, most: min(most, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
+		eds: map[string]bool{}, at: map[Argument]int{},
+		known:  seen{theirClusters: map[string]bool{}, ourClusters: map[string]bool{}, theirEmpty: map[string]bool{}},
+		result: Result{Resources: map[string]*Count{}, Arguments: []Argument{}, Findings: []Finding{}}}
+	for _, t := range Types {
+		c.got[t], c.result.Resources[noun(t)] = map[string]bool{}, &Count{}
+	}
+	for _, name := range ours.Names(xds.Cluster) {
+		c.known.ourClusters[name] = true
+	}
+	return c
+}
+
+func noun(t xds.Type) string { return t.Noun() + "s" }
+
+// Section says that the dump has a section of a type, even an empty one.
+func (c *Comparison) Section(t xds.Type) { c.has[t] = true }
+
+// Note adds a remark about the proxy.
+func (c *Comparison) Note(format string, args ...any) {
+	if len(c.result.Notes) < Most {
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// Add compares a resource that istiod sent. The error is a fault of ours, not of the dump.
+func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
+	if !slices.Contains(Types, t) || c.got[t][name] {
+		return nil
+	}
+	theirs, unread, err := parse(t, raw)
+	if err != nil {
+		c.Note("%s %s cannot be read: %v", noun(t), name, err)
+		c.got[t][name] = true
+		c.count(t, Different)
+		c.find(t, name, "", string(raw), nil, "")
+		return nil
+	}
+	c.learn(t, name, theirs)
+	if t == xds.Endpoint && !c.eds[name] {
+		return nil // Envoy has resolved the names of this cluster
+	}
+	c.got[t][name] = true
+	ours, err := c.of(t, name)
+	if err != nil {
+		return err
+	}
+	outcome := c.resource(t, name, theirs, ours)
+	if unread != nil && outcome != Different {
+		c.Note("%s %s: a part was not compared: %v", noun(t), name, unread)
+		outcome = Different
+	}
+	c.count(t, outcome)
+	return nil
+}
+
+// learn keeps what conditions have to know of istiod's resources.
+func (c *Comparison) learn(t xds.Type, name string, theirs parsed) {
+	if t == xds.Endpoint && len(endpointsOf(theirs)) == 0 {
+		c.known.theirEmpty[name] = true
+	}
+	if t != xds.Cluster {
+		return
+	}
+	c.known.theirClusters[name] = true
+	if theirs["type"] == "EDS" {
+		eds, _ := theirs["eds_cluster_config"].(map[string]any)
+		c.eds[cmp.Or(text(eds["service_name"]), name)] = true
+	}
+}
+
+// of returns our resource; nil: ours has no such resource.
+func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
+	m, err := c.ours.Get(t, name)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	return fieldsOf(m)
+}
+
+// Result returns the result once all of istiod's resources were added. The error is a fault of ours.
+func (c *Comparison) Result() (*Result, error) {
+	for _, t := range Types {
+		if !c.has[t] {
+			c.Note("the dump has no section of %s, so that they were not compared", noun(t))
+			continue
+		}
+		for _, name := range c.ours.Names(t) {
+			if c.got[t][name] {
+				continue
+			}
+			ours, err := c.of(t, name)
+			if err != nil {
+				return nil, err
+			}
+			c.count(t, c.resource(t, name, nil, ours))
+		}
+	}
+	c.finish()
+	return &c.result, nil
+}
+
+// finish fills in the outcome and the arguments.
+func (c *Comparison) finish() {
+	r := &c.result
+	for a, places := range c.at {
+		a.Places = places
+		r.Arguments = append(r.Arguments, a)
+	}
+	slices.SortFunc(r.Arguments, func(a, b Argument) int {
+		return cmp.Or(b.Places-a.Places, cmp.Compare(a.Row, b.Row), cmp.Compare(a.Type+a.Field, b.Type+b.Field), cmp.Compare(a.Why, b.Why))
+	})
+	r.Outcome = Equal
+	for _, n := range slices.Collect(maps.Values(r.Resources)) {
+		switch {
+		case n.Different > 0:
+			r.Outcome = Different
+		case n.Argued > 0 && r.Outcome == Equal:
+			r.Outcome = Argued
+		}
+	}
+}
+
+func (c *Comparison) count(t xds.Type, outcome string) {
+	n := c.result.Resources[noun(t)]
+	switch outcome {
+	case Equal:
+		n.Equal++
+	case Argued:
+		n.Argued++
+	default:
+		n.Different++
+	}
+}
+
+// resource compares one resource, of which one side may be absent, and returns the outcome.
+func (c *Comparison) resource(t xds.Type, name string, theirs, ours parsed) string {
+	var found []difference
+	switch {
+	case theirs == nil:
+		found = []difference{{" EXTRA", nil, map[string]any(ours), nil}}
+	case ours == nil:
+		found = []difference{{" MISSING", map[string]any(theirs), nil, nil}}
+	default:
+		found = c.fields(t, theirs, ours)
+	}
+	outcome := Equal
+	for _, d := range found {
+		place := noun(t) + " " + name + d.path
+		if theirs != nil && ours != nil && !counts(place, d, c.router) {
+			continue
+		}
+		if l := argued(place, d, &c.known, c.router); l != nil {
+			c.argue(t, d, l)
+			if outcome == Equal {
+				outcome = Argued
+			}
+			continue
+		}
+		outcome = Different
+		path, value := d.path, d.ours
+		if theirs == nil || ours == nil {
+			path = ""
+		}
+		c.find(t, name, path, shown(d.theirs), value, shown(d.ours))
+	}
+	return outcome
+}
+
+// fields returns the differences of two resources.
+func (c *Comparison) fields(t xds.Type, theirs, ours parsed) []difference {
+	if t == xds.Endpoint {
+		asDumped(theirs, ours)
+	}
+	var a, b any = map[string]any(theirs), map[string]any(ours)
+	var marks []difference
+	if c.router {
+		x, was := alike(noun(t), theirs)
+		y, is := alike(noun(t), ours)
+		a, b = x, y
+		for _, m := range slices.Concat(was, is) {
+			if slices.Contains(was, m) != slices.Contains(is, m) {
+				marks = append(marks, difference{path: m})
+			}
+		}
+	}
+	a, b = clean(a, ""), clean(b, "")
+	x, _ := a.(map[string]any)
+	y, _ := b.(map[string]any)
+	c.known.resource = pair{x, y}
+	return append(marks, diff(a, b)...)
+}
+
+func (c *Comparison) argue(t xds.Type, d difference, l *line) {
+	c.at[Argument{Row: "fidelity.md#" + l.anchor, Class: l.class, Type: noun(t), Field: lastField(d.path), Why: l.why}]++
+}
+
+func (c *Comparison) find(t xds.Type, name, path, istiod string, value any, navarch string) {
+	if len(c.result.Findings) >= c.most {
+		c.result.More++
+		return
+	}
+	var objects []string
+	if value != nil || path != "" {
+		objects = c.ours.Objects(t, name, path+navarch)
+	}
+	c.result.Findings = append(c.result.Findings, Finding{noun(t), name, path, cut(istiod), cut(navarch), objects})
+}
+
+// shown returns a value as JSON; empty: it is absent.
+func shown(v any) string {
+	if v == nil {
+		return ""
+	}
+	return canon(v)
+}
+
+func cut(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	return text[:mostText] + fmt.Sprintf("... (%d bytes)", len(text))
+}

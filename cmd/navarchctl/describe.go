@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/describe"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/problem"
+)
+
+// description has the options of describe.
+type description struct {
+	target
+	offline offline
+	host    string
+	from    string
+	limit   int
+	format  output
+}
+
+// nouns maps kubectl's words to nouns.
+var nouns = map[string]string{"po": describe.Pod, "pods": describe.Pod, "svc": describe.Service, "services": describe.Service,
+	"serviceentry": describe.Service, "se": describe.Service, "workloads": describe.Workload, "gw": describe.Gateway,
+	"gateways": describe.Gateway, "vs": describe.Route, "virtualservice": describe.Route, "virtualservices": describe.Route,
+	"routes": describe.Route, "hosts": describe.Host}
+
+func describeCommand() *cobra.Command {
+	d := &description{}
+	cmd := &cobra.Command{
+		Use:   "describe pod|workload|service|gateway|host|route NAME[.NAMESPACE]",
+		Short: "Say what the mesh makes of a Pod, workload, service, gateway, host or route, and which objects decided it",
+		Long: `Describes one thing by what proxies were planned. Each line ends in the object that made it, with the field where it is known;
+(default) means that no object decides. Facts that are equal for several proxies are printed once. A line names up to three
+objects; with -o wide all of them. -o name lists the objects that were named.
+
+pod, workload   who it is; services, ports and mTLS by port, policies in order of evaluation, EnvoyFilters, Telemetry; the Sidecar and
+                what its scope costs; hosts. --host HOST describes one host in full. A workload may be KIND/NAME.
+service         a Service or ServiceEntry: what the workloads behind it do with requests, and how clients reach it.
+host            how clients reach a host: routes in order, rules that do not apply and why, the merged policy, endpoints by locality.
+gateway         a Gateway: its listeners, hosts and routes, by gateway proxy.
+route           a VirtualService: its hosts, and for which of them it decides.
+
+After these follow the problems of all objects that were named, and the last changes that touched one of them.
+
+With -o json: {schema, subject, revision, objects, groups: [{side, proxies, total, sections: [{name, facts: [{subject, text, by}]}]}],
+problems, changes, more}.`,
+		Example: `  navarchctl describe pod web-5d4f8c7b9-aaaaa.shop
+  navarchctl describe pod web-5d4f8c7b9-aaaaa.shop --host catalog
+  navarchctl describe workload reviews -n backend
+  navarchctl describe service catalog.shop
+  navarchctl describe host reviews.backend --from web-5d4f8c7b9-aaaaa.shop
+  navarchctl describe gateway shop.edge
+  navarchctl describe route reviews.backend -o yaml
+
+  # Without a server.
+  navarchctl describe host catalog.shop --config-dir deploy/demo/shop --proxy deploy/demo/node.json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args[0], args[1]) },
+	}
+	d.offline.bind(cmd)
+	d.controlPlane.bind(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVarP(&d.namespace, "namespace", "n", "", "Namespace of a NAME without one (default: default).")
+	f.StringVar(&d.host, "host", "", "Of a Pod or workload: the host to describe in full.")
+	f.StringVar(&d.from, "from", "", "Only this client, NAME.NAMESPACE: how it reaches a service, host or route.")
+	f.IntVar(&d.limit, "limit", describe.DefaultHosts, fmt.Sprintf("The most hosts of a proxy that are listed, up to %d.", describe.MaxHosts))
+	for _, flag := range []string{"server", "kubeconfig", "context"} {
+		cmd.MarkFlagsMutuallyExclusive("config-dir", flag)
+	}
+	cmd.ValidArgsFunction = offer(d.names)
+	completesBy(cmd, "from", d.proxiesOrFiles(&offline{}))
+	completesBy(cmd, "proxy", d.proxiesOrFiles(&d.offline))
+	d.format.bindRows(cmd)
+	return cmd
+}
+
+// names lists the words of an argument: the nouns, and then the names of a noun.
+func (d *description) names(ctx context.Context, _ *cobra.Command, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return describe.Nouns, nil
+	}
+	if len(args) > 1 || d.offline.configDir != "" {
+		return nil, nil
+	}
+	kinds := map[string]string{describe.Service: "service", describe.Gateway: "gateway", describe.Route: "virtualservice"}
+	switch noun := nounOf(args[0]); {
+	case noun == describe.Pod:
+		return d.connected(ctx)
+	case kinds[noun] != "":
+		k, err := parseKind(kinds[noun])
+		if err != nil {
+			return nil, err
+		}
+		return (&waiter{controlPlane: d.controlPlane, namespace: d.namespace}).objectsOf(ctx, k)
+	}
+	return nil, nil
+}
+
+// nounOf returns the noun of a word; the word itself if it is unknown.
+func nounOf(word string) string {
+	if noun := nouns[strings.ToLower(word)]; noun != "" {
+		return noun
+	}
+	return strings.ToLower(word)
+}
+
+// run describes a subject and prints it.
+func (d *description) run(cmd *cobra.Command, noun, name string) error {
+	defer d.close()
+	q, err := d.query(cmd.Context(), nounOf(noun), name)
+	if err != nil {
+		return err
+	}
+	out := &show.Described{Schema: fleetapi.Schema, Subject: subjectOf(q), Problems: []inspect.Problem{}, Changes: []show.Touched{}}
+	switch {
+	case d.offline.configDir != "":
+		err = d.planned(q, out)
+	case d.offline.proxy != "":
+		err = errors.New("--proxy is the file of a node beside --config-dir; --from limits the clients, and describe pod NAME describes one")
+	default:
+		err = d.asked(cmd, q, out)
+	}
+	if err != nil {
+		return err
+	}
+	if out.Empty() {
+		return errors.New(show.Printable(strings.Join(append([]string{q.Unknown()}, out.More...), "; ")))
+	}
+	var names []string
+	for _, object := range out.Named() {
+		names = append(names, objectName(object))
+	}
+	return d.format.write(cmd, rows{value: out, names: names, next: d.next(q, out),
+		table: func(w io.Writer, wide bool) error { return show.Description(w, out, wide) }})
+}
+
+// subjectOf names the subject of a query.
+func subjectOf(q describe.Query) string {
+	if q.Noun == describe.Host {
+		return q.Noun + " " + q.Name
+	}
+	return q.Noun + " " + q.Namespace + "/" + q.Name
+}
+
+// query returns the query of arguments and flags. Errors name them.
+func (d *description) query(ctx context.Context, noun, name string) (q describe.Query, err error) {
+	q = describe.Query{Noun: noun, Name: name, Namespace: d.namespace, Host: d.host, From: d.from, Limit: d.limit}
+	if d.host != "" && noun != describe.Pod && noun != describe.Workload {
+		return q, fmt.Errorf("--host is for a pod or a workload: navarchctl describe host %s", d.host)
+	}
+	if d.from != "" && (noun == describe.Pod || noun == describe.Workload) {
+		return q, fmt.Errorf("--from is for a service, host, gateway or route: a %s is described itself", noun)
+	}
+	kind, rest, joined := strings.Cut(name, "/")
+	switch {
+	case noun == describe.Host:
+	case noun == describe.Pod && d.offline.configDir == "":
+		proxy, err := d.resolve(ctx, name)
+		if err != nil {
+			return q, err
+		}
+		if at := strings.LastIndexByte(proxy, '.'); at > 0 && !strings.Contains(proxy, "~") {
+			q.Name, q.Namespace = proxy[:at], proxy[at+1:]
+		}
+	case joined && noun == describe.Workload && workloadKinds[kind] != "":
+		q.Name, q.Namespace = d.split(rest)
+	case joined:
+		q.Namespace, q.Name = kind, rest
+	default:
+		q.Name, q.Namespace = d.split(name)
+	}
+	return q, q.Check()
+}
+
+// split separates a name from its namespace: NAME.NAMESPACE, a Service's full host, or NAME in the stated namespace.
+func (d *description) split(name string) (string, string) {
+	if d.namespace != "" {
+		return name, d.namespace
+	}
+	if before, _, is := strings.Cut(name, ".svc."); is {
+		name = before
+	}
+	if dot := strings.LastIndexByte(name, '.'); dot > 0 {
+		return name[:dot], name[dot+1:]
+	}
+	return name, "default"
+}
+
+// asked asks the control plane for the description, and for the problems and changes of its objects.
+func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Described) error {
+	values := url.Values{"noun": {q.Noun}, "name": {q.Name}, "limit": {strconv.Itoa(q.Limit)}}
+	for key, value := range map[string]string{"namespace": q.Namespace, "host": q.Host, "from": q.From} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	answer, err := askAny[describe.Part](cmd.Context(), &d.controlPlane, "describe", values)
+	if err != nil {
+		return err
+	}
+	if err := d.warnOfMissing(cmd.ErrOrStderr(), answer.Partial); err != nil || len(answer.Items) == 0 {
+		return err
+	}
+	out.Part, out.Revision = answer.Items[0], answer.Revision
+	return d.known(cmd.Context(), out)
+}
+
+// Bounds of what is asked about the objects of a description.
+const (
+	objectsAtOnce = 60  // in one request
+	maxObjects    = 300 // in all
+	maxTouched    = 10  // changes
+)
+
+// known adds the problems of the objects of a description, and the last changes that touched one of them.
+func (d *description) known(ctx context.Context, out *show.Described) error {
+	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
+	if left := len(names) - maxObjects; left > 0 {
+		out.More = append(out.More, fmt.Sprintf("problems and changes of %d further objects are not listed", left))
+		names = names[:maxObjects]
+	}
+	seen := map[int64]bool{}
+	for some := range slices.Chunk(names, objectsAtOnce) {
+		of := url.Values{"object": {strings.Join(some, ",")}}
+		problems, err := askAny[inspect.Problem](ctx, &d.controlPlane, "problems", of)
+		if err != nil {
+			return err
+		}
+		out.Problems = append(out.Problems, problems.Items...)
+		of.Set("limit", strconv.Itoa(maxTouched))
+		changes, err := askAny[fleetapi.Change](ctx, &d.controlPlane, "changes", of)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes.Items {
+			if touched := touchedBy(&c, names); !seen[c.Last] && len(touched) > 0 {
+				seen[c.Last] = true
+				out.Changes = append(out.Changes, show.Touched{Lane: c.Lane, Revision: c.Last, Since: c.Since, Affected: c.Affected,
+					Acknowledged: c.Acknowledged, Objects: touched})
+			}
+		}
+	}
+	slices.SortFunc(out.Changes, func(a, b show.Touched) int { return int(b.Revision - a.Revision) })
+	out.Changes = out.Changes[:min(len(out.Changes), maxTouched)]
+	return nil
+}
+
+// touchedBy returns the objects of a change that are among the names, the first few.
+func touchedBy(c *fleetapi.Change, names []string) (all []string) {
+	for _, o := range c.Objects {
+		if _, is := slices.BinarySearch(names, o); is && len(all) < 4 {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// planned describes a subject by a folder and the file of one node.
+func (d *description) planned(q describe.Query, out *show.Described) error {
+	if d.offline.proxy == "" {
+		return errors.New("--config-dir: --proxy has to name the file of a proxy's node")
+	}
+	planner, _, problems, err := d.offline.plan()
+	if err != nil {
+		return err
+	}
+	if out.Part, err = describe.Of(planner, planner.Snapshot(), q, func(string) bool { return true }); err != nil {
+		return err
+	}
+	names := out.Named()
+	is := func(object string) bool {
+		_, found := slices.BinarySearch(names, object)
+		return found
+	}
+	for _, p := range problems {
+		if is(p.ID.String()) {
+			out.Problems = append(out.Problems, inspect.Problem{Object: p.ID.String(), Location: p.Location, Field: p.Field, Code: p.Code,
+				Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
+		}
+	}
+	for _, p := range planner.Problems() {
+		if is(p.Key.String()) {
+			out.Problems = append(out.Problems, inspect.Problem{Object: p.Key.String(), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer,
+				Severity: p.Severity, Message: p.Message})
+		}
+	}
+	return nil
+}
+
+// next returns the line with the command that goes on from a description.
+func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
+	const follow = "follows a request"
+	client, host, port := clientOf(out)
+	switch subject := q.Name + "." + q.Namespace; {
+	case slices.ContainsFunc(out.Problems, func(p inspect.Problem) bool { return p.Severity == problem.Error }):
+		return nextIs("says what to do about the problems", "analyze")
+	case client == "":
+		return nil
+	case (q.Noun == describe.Pod || q.Noun == describe.Workload) && d.host == "":
+		return nextIs("describes how it reaches one host", "describe", q.Noun, subject, "--host", "HOST")
+	case q.Noun == describe.Gateway:
+		return nextIs(follow, "why", "--to", client, "http://HOST/")
+	case d.offline.configDir != "":
+		return nextIs(follow, "why", "--from", d.offline.proxy, "http://"+host+port+"/")
+	}
+	side := "--from"
+	first := slices.IndexFunc(out.Groups, func(g describe.Group) bool { return g.Side == describe.Outbound })
+	served := describe.Part{Groups: out.Groups[first : first+1]}.Named()
+	if slices.ContainsFunc(served, func(object string) bool { return strings.HasPrefix(object, "Gateway ") }) {
+		side = "--to" // requests come to a gateway
+	}
+	return nextIs(follow, "why", side, client, "http://"+host+port+"/")
+}
+
+// clientOf returns the first client of a description, the first host that it reaches, and ":PORT" of the host.
+func clientOf(out *show.Described) (client, host, port string) {
+	host = "HOST"
+	for _, g := range out.Groups {
+		if g.Side != describe.Outbound {
+			continue
+		}
+		for _, s := range g.Sections {
+			if name, is := strings.CutPrefix(s.Name, "host "); is && host == "HOST" {
+				host = name
+			}
+			for _, f := range s.Facts {
+				if number, is := strings.CutPrefix(f.Subject, "port "); is && port == "" {
+					port = ":" + strings.TrimRight(strings.FieldsFunc(number, func(r rune) bool { return r == ' ' || r == ',' })[0], ",")
+				}
+			}
+		}
+		return g.Proxies[0], host, port
+	}
+	return "", host, port
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+)
+
+// Bounds of the dumps of Envoys in a report.
+const (
+	mostDumps    = 20
+	maxDumpBytes = 64 << 20
+	envoyAdmin   = "http://localhost:15000"
+)
+
+// illProxy is a proxy whose Envoy is asked.
+type illProxy struct {
+	namespace, name, state string
+	since                  int64
+}
+
+// illOf lists the proxies that refuse something, then those that are behind, the longest first.
+func illOf(r *report.Report) (all []illProxy) {
+	for _, p := range r.Processes {
+		for i := range p.Proxies {
+			one := &p.Proxies[i]
+			refuses, behind := one.Ill()
+			ill := illProxy{namespace: one.Node.Namespace, name: one.Node.Name, state: fleetapi.Refusing, since: one.Behind.UnixNano()}
+			if !refuses {
+				ill.state = fleetapi.Behind
+			}
+			if refuses || behind {
+				all = append(all, ill)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b illProxy) int {
+		return cmp.Or(-cmp.Compare(a.state, b.state), cmp.Compare(a.since, b.since), cmp.Compare(a.name, b.name))
+	})
+	return all[:min(len(all), mostDumps)]
+}
+
+// dumps requests the dumps of ill proxies from their Envoys, through the API server. The list has the reasons for
+// missing dumps.
+func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report.Envoy, dumps map[string][]byte) {
+	dumps = map[string][]byte{}
+	ill := illOf(r)
+	list = make([]report.Envoy, len(ill))
+	var in *cluster.Cluster
+	why := "its admin interface listens on its own loopback, and no kubeconfig leads there: navarchctl proxy-config all --envoy ADDRESS"
+	if len(ill) > 0 && c.at.server == "" && c.at.cluster.Given() {
+		var err error
+		if in, err = c.at.cluster.Open(); err != nil {
+			why = err.Error()
+		}
+	}
+	var mu sync.Mutex // of dumps
+	pages := make([]page, len(ill))
+	for i, err := range atEach(pages, func(i int, _ page) error {
+		one := ill[i]
+		proxy := one.name + "." + one.namespace
+		list[i] = report.Envoy{Proxy: proxy, State: one.state, Error: why}
+		if in == nil {
+			return nil
+		}
+		dump, err := envoyOf(ctx, in, one)
+		if err != nil {
+			return err
+		}
+		list[i].Error, list[i].File = "", report.EnvoyFile(proxy)
+		mu.Lock()
+		dumps[list[i].File] = dump
+		mu.Unlock()
+		return nil
+	}) {
+		if err != nil {
+			list[i].Error = err.Error()
+		}
+	}
+	return list, dumps
+}
+
+// envoyOf returns the dump of the Envoy in a Pod.
+func envoyOf(ctx context.Context, in *cluster.Cluster, of illProxy) ([]byte, error) {
+	var pod corev1.Pod
+	path := "/api/v1/namespaces/" + url.PathEscape(of.namespace) + "/pods/" + url.PathEscape(of.name)
+	if err := in.API.Do(ctx, http.MethodGet, path, nil, &pod); err != nil {
+		return nil, err
+	}
+	at := in.Pod(&pod)
+	defer at.Close()
+	envoy := page{address: at.String(), by: in.String(), what: "Envoy's admin interface", url: envoyAdmin, client: at.Client()}
+	dump, err := envoy.get(ctx, "/config_dump?include_eds")
+	if err == nil && len(dump) > maxDumpBytes {
+		err = fmt.Errorf("its dump has %d bytes, at most %d are kept", len(dump), maxDumpBytes)
+	}
+	return dump, err
+}

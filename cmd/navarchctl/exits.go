@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of commands. 0 is success, and 1 an error.
+const (
+	exitFound   = 2 // analyze: a finding reaches the threshold
+	exitDenied  = 2 // authz check: a request is denied; test: a case failed
+	exitWarned  = 2 // check: a warning, with --strict
+	exitChanges = 2 // plan: something changes
+	exitRisk    = 3 // plan: a risk at or above --fail-on
+	exitPartial = 4 // plan: only a part of the fleet answered; compare, suggest sidecar: a proxy could not be read
+
+	exitDiffers = 2 // compare: something is different
+)
+
+// exit is one exit code with its meaning.
+type exit struct {
+	code    int
+	meaning string
+}
+
+// exits has the exit codes of commands that have others than 0 and 1, or another meaning of these. Help texts and the
+// page of commands have them from here.
+var exits = map[string][]exit{
+	"analyze": {{0, "no finding reaches --fail-threshold"}, {1, "the analysis failed"}, {exitFound, "at least one finding reaches it"}},
+	"authz check": {{0, "the request is allowed at every port that was asked for"}, {1, "error"},
+		{exitDenied, "the request is denied at a port"}},
+	"check": {{0, "no check failed"}, {1, "a check failed, or an error"},
+		{exitWarned, "with --strict: a check has a warning, and none failed"}},
+	"compare": {{0, "everything is equal, or argued for"}, {1, "error"}, {exitDiffers, "something is different"},
+		{exitPartial, "a proxy or a dump could not be read"}},
+	"describe": {{0, "something is known of the name"}, {1, "nothing is known of it, or an error"}},
+	"leader":   {{0, "a process leads"}, {1, "no process leads, or an error"}},
+	"migrate values": {{0, "every setting is acted on, or has no effect"},
+		{1, "settings are to be decided, or not acted on, or an error; the output is complete all the same"}},
+	"plan": {{0, "nothing changes"}, {1, "error, or a refused object"}, {exitChanges, "something changes"},
+		{exitRisk, "a risk at or above --fail-on"}, {exitPartial, "only some replicas answered"}},
+	"problems":        {{0, "no error occurred"}, {1, "error, or with --exit-code: a problem is listed"}},
+	"proxy-config":    {{0, "no error occurred"}, {1, "error, or with --exit-code: a resource was refused or is withheld"}},
+	"proxy-status":    {{0, "no error occurred"}, {1, "error, or with --exit-code: something was refused or is withheld"}},
+	"render":          {{0, "the resources are printed"}, {1, "error, or with --strict: the configuration has problems"}},
+	"suggest sidecar": {{0, "the suggestions are printed"}, {1, "error"}, {exitPartial, "a proxy could not be read"}},
+	"test":            {{0, "all cases pass"}, {1, "error"}, {exitDenied, "a case failed"}},
+	"wait": {{0, "every affected proxy has acknowledged"},
+		{1, "the timeout has passed, a proxy refuses the change, the object has errors, or an error"}},
+}
+
+// exitError ends a command with an exit code that says what the command has found. The exit code of a failure is 1.
+type exitError struct {
+	code int
+	text string
+}
+
+// Error returns the text.
+func (e exitError) Error() string { return e.text }
+
+// ExitCode implements the interface of wire.Main.
+func (e exitError) ExitCode() int { return e.code }
+
+// describeExits adds the exit codes to the help texts of commands.
+func describeExits(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		describeExits(sub)
+	}
+	var lines []string
+	for _, e := range exitsOf(cmd) {
+		lines = append(lines, fmt.Sprintf("  %d  %s", e.code, e.meaning))
+	}
+	if lines != nil {
+		cmd.Long = strings.TrimRight(cmd.Long, "\n") + "\n\nExit codes:\n" + strings.Join(lines, "\n")
+	}
+}
+
+// exitsOf returns the exit codes of a command, or of the command above it.
+func exitsOf(cmd *cobra.Command) []exit {
+	if own := exits[commandName(cmd)]; own != nil || !cmd.HasParent() {
+		return own
+	}
+	return exits[commandName(cmd.Parent())]
+}
+
+// commandName returns the words of a command below navarchctl. The words of istioctl's experimental commands are those
+// of ours.
+func commandName(cmd *cobra.Command) string {
+	words := strings.Fields(cmd.CommandPath())[1:]
+	if len(words) > 1 && words[0] == experimental {
+		words = words[1:]
+	}
+	return strings.Join(words, " ")
+}

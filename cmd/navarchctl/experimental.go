@@ -1,0 +1,31 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// experimental is istioctl's word for commands that are not of its first rank.
+const experimental = "experimental"
+
+// experimentalCommand has commands under istioctl's words.
+func experimentalCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: experimental, Aliases: []string{"x", "exp"}, Short: "Commands under istioctl's words", Hidden: true,
+		Example: "  navarchctl experimental wait --for=distribution virtualservice reviews.backend\n" +
+			"  navarchctl x authz check " + demoServer + "\n  navarchctl x precheck"}
+	cmd.AddCommand(waitCommand(), describeCommand(), authzCommand(), checkCommand(), checkInjectCommand(), versionCommand(),
+		proxyStatusCommand())
+	return cmd
+}
+
+// adminCommand has istioctl's command for log levels.
+func adminCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "admin", Aliases: []string{"istiod"}, Hidden: true,
+		Short:   "Commands for the control plane under istioctl's words",
+		Example: "  navarchctl admin log --level ads:debug"}
+	cmd.AddCommand(logCommand())
+	return cmd
+}
+
+// Names of proxies of `make demo`, for examples.
+const (
+	demoClient = "web-5d4f8c7b9-aaaaa.shop"
+	demoServer = "catalog-6b7d9f8c5-bbbbb.shop"
+)

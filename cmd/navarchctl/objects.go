@@ -1,0 +1,36 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/files"
+)
+
+// readObjects reads the objects of -f, in the order of the files. Errors name the flag, the file and the document; no
+// object is an error.
+func readObjects(paths []string, stdin io.Reader) ([]*object.Object, error) {
+	all, err := files.InOrder(paths, stdin)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("no object in %s", strings.Join(paths, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %w", err)
+	}
+	return all, nil
+}
+
+// metadataOf returns the namespace and the labels that the text of an object states.
+func metadataOf(o *object.Object) (namespace string, labels map[string]string, err error) {
+	var stated struct {
+		Metadata struct {
+			Namespace string
+			Labels    map[string]string
+		}
+	}
+	err = json.Unmarshal(o.JSON, &stated)
+	return stated.Metadata.Namespace, stated.Metadata.Labels, err
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/cmd/navarchctl/progress"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/preview"
+)
+
+// Bounds of Envoy's validations.
+const (
+	validateFor = time.Minute // one
+	maxRefusal  = 400         // bytes of Envoy's text
+)
+
+// validated runs Envoy over the bootstraps of a report, removes them from the report, and adds a risk for each group
+// whose configuration Envoy refuses after the change and not before it. Groups that are not validated are named. The
+// error says that Envoy cannot be run.
+func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
+	defer progress.Work(ctx, "validating by Envoy")()
+	skipped := 0
+	for i := range r.Affected {
+		g := &r.Affected[i]
+		b := g.Bootstrap
+		g.Bootstrap = nil
+		if b == nil || b.Lacking != "" {
+			if skipped++; b != nil {
+				fmt.Fprintf(warnings, "warning: --envoy: %s is not validated: %s\n", show.Printable(g.Label), show.Printable(b.Lacking))
+			}
+			continue
+		}
+		after, err := refusal(ctx, envoy, b.After)
+		if err != nil {
+			return err
+		}
+		if after == "" {
+			continue
+		}
+		before := ""
+		if len(b.Before) > 0 {
+			if before, err = refusal(ctx, envoy, b.Before); err != nil {
+				return err
+			}
+		}
+		if before != after {
+			r.Risks = slices.Insert(r.Risks, 0, refusedBy(g, r, after))
+		}
+	}
+	if skipped > 0 {
+		fmt.Fprintf(warnings, "warning: --envoy: %d of %d groups of proxies are not validated, those with the fewest proxies\n",
+			skipped, len(r.Affected))
+	}
+	return nil
+}
+
+// refusedBy returns the risk of a group.
+func refusedBy(g *preview.Group, r *preview.Report, text string) preview.Risk {
+	var objects []string
+	for _, o := range r.Objects {
+		if strings.HasPrefix(o.Object, "EnvoyFilter ") {
+			objects = append(objects, o.Object)
+		}
+	}
+	return preview.Risk{Code: meaning.EnvoyRefuses, Level: meaning.High.String(), Title: meaning.Titles[meaning.EnvoyRefuses],
+		Subjects: []string{g.Label}, Text: "Envoy refuses the configuration: " + text, Objects: objects,
+		Count: preview.Count{Views: 1, Proxies: g.Proxies, Example: g.Label}}
+}
+
+// refusal returns why Envoy refuses an encoded bootstrap, or "". The error says that Envoy cannot be run.
+func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error) {
+	dir, err := os.MkdirTemp("", "navarchctl")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "bootstrap.pb")
+	if err := os.WriteFile(file, bootstrap, 0o600); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, validateFor)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, envoy, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("--envoy: no result within %v: %w", validateFor, ctx.Err())
+	case !errors.As(err, &exit):
+		return "", fmt.Errorf("--envoy: %w", err)
+	}
+	return complaint(out, file), nil
+}
+
+// complaint returns Envoy's reason, without times and the name of the file.
+func complaint(out []byte, file string) string {
+	text := strings.ReplaceAll(string(bytes.TrimSpace(out)), file, "bootstrap")
+	var lines []string
+	for line := range strings.Lines(text) {
+		if _, rest, is := strings.Cut(line, "] "); is && strings.HasPrefix(line, "[") {
+			for strings.HasPrefix(rest, "[") { // [time][thread][level][module] [file:line] text
+				_, rest, _ = strings.Cut(rest, "] ")
+			}
+			line = rest
+		}
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	text = strings.Join(slices.Compact(lines), " ")
+	if len(text) > maxRefusal {
+		text = strings.ToValidUTF8(text[:maxRefusal], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"navarch.io/navarch/cmd/navarchctl/analyze"
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/store/problem"
+)
+
+// planFindings returns the refused objects, the risks and the new problems of a plan in the form of analyze. Objects of
+// files have their places.
+func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
+	locations := map[string]string{}
+	for _, o := range c.put {
+		locations[o.ID.String()] = o.Location
+	}
+	add := func(code string, severity problem.Severity, object, field, message string) {
+		all = append(all, analyze.Finding{Code: code, Severity: severity, Object: object, Field: field, Message: message,
+			Location: locations[object]})
+	}
+	for _, o := range r.Objects {
+		for _, p := range o.Problems {
+			add(string(p.Code), p.Severity, o.Object, p.Field, p.Message)
+		}
+	}
+	for _, risk := range r.Risks {
+		severity, object, field := problem.Warning, "", ""
+		if risk.Level == meaning.High.String() {
+			severity = problem.Error
+		}
+		if len(risk.Objects) > 0 {
+			object, field = risk.Objects[0], ""
+		}
+		add(string(risk.Code), severity, object, field, strings.TrimPrefix(strings.Join(risk.Subjects, ", ")+": "+risk.Text, ": "))
+	}
+	for _, p := range r.Problems.New {
+		add(string(p.Code), p.Severity, p.Object, p.Field, p.Message)
+	}
+	analyze.NewLines(os.ReadFile).Fill(all)
+	return all
+}
+
+// riskTitle returns the meaning of a risk's code; empty: it is the code of a problem.
+func riskTitle(code string) string { return meaning.Titles[meaning.Code(code)] }

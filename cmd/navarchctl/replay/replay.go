@@ -1,0 +1,210 @@
+// Package replay answers for the processes of a report (navarchctl --snapshot) with the handlers of navarchd: /api/v1,
+// /debug and /version. Records and nodes are planned again, by the planner of this build. Acknowledgements, refusals,
+// problems and the ledger, which the planner does not know, come from the report.
+//
+// Owns: one plan for each process of the report, made when it is first needed.
+// Reads: cmd/internal/report.
+// Never: opens an address; trusts the report: a plan that fails is an error of the answer.
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/api"
+	"navarch.io/navarch/cmd/navarchd/api/ask"
+	"navarch.io/navarch/cmd/navarchd/collect"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/judge"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal"
+)
+
+// Process is a process of a report.
+type Process struct {
+	Name   string
+	Serves bool         // the process serves proxies
+	Client *http.Client // its requests go to the handlers; any host named localhost is good
+}
+
+// process has the handlers of one process.
+type process struct {
+	*report.Process
+	index    report.Index
+	snapshot *mirror.Snapshot // nil: the report has no records
+	plan     planOnce
+	api      *api.API
+	rules    *authz.Authorizer
+	debug    http.Handler
+	previews *debug.Pages
+}
+
+// New returns the processes of a report, in its order.
+func New(r *report.Report) []Process {
+	all := make([]*process, 0, len(r.Processes))
+	for _, of := range r.Processes {
+		all = append(all, newProcess(r, of))
+	}
+	var out []Process
+	for _, p := range all {
+		p.api = p.newAPI(peers{p, all, r.Index.Missing})
+		out = append(out, Process{Name: p.Name, Serves: p.serves(), Client: &http.Client{Transport: web.Local{Handler: p.handler()}}})
+	}
+	return out
+}
+
+func newProcess(r *report.Report, of *report.Process) *process {
+	p := &process{Process: of, index: r.Index, snapshot: r.Snapshot,
+		rules: &authz.Authorizer{Open: true, Tenant: func(string) string { return "" }}}
+	p.debug = p.pages()
+	previews := debug.Pages{ID: p.Name, Rules: p.rules}
+	if p.serves() {
+		previews.Previewer = &debug.Previewer{Base: p.base, Proposals: validate.New(normal.New(p.Normal), nil, nil, nil, judge.Record)}
+	}
+	p.previews = debug.New(previews)
+	return p
+}
+
+// serves reports whether the process serves proxies.
+func (p *process) serves() bool { return p.Notified > 0 || p.Served > 0 || len(p.Proxies) > 0 }
+
+// newAPI returns the API of the process.
+func (p *process) newAPI(others peers) *api.API {
+	c := api.Config{Self: p.Name, Zone: p.Zone, Version: p.Version, Rules: p.rules, Pages: apiPages{p}, Replicas: others,
+		Now: func() time.Time { return p.Created }}
+	if p.serves() {
+		c.Proxies, c.Describe = proxies{p}, p.describe
+		c.Changes = func(func(string) bool, bool) []ledger.Report {
+			var all []ledger.Report
+			_ = p.decode(collect.Changes, &all) // a page that the report lacks is empty
+			return all
+		}
+	}
+	return api.New(c)
+}
+
+// decode decodes a page of the report.
+func (p *process) decode(page string, into any) error {
+	raw, ok := p.Pages[page]
+	if !ok {
+		return fmt.Errorf("the report does not have it: %s", p.why(page))
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// why returns the reason why a page is missing.
+func (p *process) why(page string) string {
+	for _, m := range p.Missing {
+		if m.Name == page || strings.HasSuffix(m.Name, "/"+page) {
+			return m.Reason
+		}
+	}
+	return "process " + p.Name + " has not written it"
+}
+
+// live are the endpoints of the API that ask a running process.
+var live = []string{"deliveries", "stored", "report"}
+
+// handler returns all handlers of the process.
+func (p *process) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(fleetapi.Root, p.api.Handler())
+	for _, name := range live {
+		mux.HandleFunc(fleetapi.Root+name, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, name+" is answered by a running control plane, not by a report", http.StatusBadRequest)
+		})
+	}
+	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"version": p.Version, "golang_version": p.Go, "platform": p.Platform})
+	})
+	mux.Handle("/debug/", p.debug)
+	return mux
+}
+
+// pages returns the pages of /debug: those of the report as they were, and others as navarchd makes them.
+func (p *process) pages() http.Handler {
+	mux := http.NewServeMux()
+	for name, path := range collect.Pages() {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			raw, ok := p.Pages[name]
+			if !ok {
+				http.Error(w, "the report does not have "+path+": "+p.why(name), http.StatusNotFound)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(raw)
+		})
+	}
+	mux.Handle("/debug/", inspect.Handler(inspect.Config{ID: p.Name, Version: p.Version,
+		Streams:  func(id string) []inspect.Stream { return proxies{p}.Streams(nil, id) },
+		Snapshot: func() *mirror.Snapshot { return p.snapshot },
+		Problems: func() []inspect.Problem { return apiPages{p}.Problems(nil) }}))
+	return mux
+}
+
+// apiPages implements api.Pages.
+type apiPages struct{ *process }
+
+// PlanBody implements api.Pages.
+func (p apiPages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
+) (body []byte, done func(), status int, err error) {
+	return p.previews.PlanBody(ctx, who, w, r)
+}
+
+// Plan implements api.Pages.
+func (p apiPages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
+	return p.previews.Plan(ctx, who, body, q)
+}
+
+// Turn implements api.Pages: nobody else asks.
+func (apiPages) Turn(context.Context, authz.Caller, bool) (made, read func(), err error) {
+	return func() {}, func() {}, nil
+}
+
+// Render implements api.Pages.
+func (p apiPages) Render(ctx context.Context, _ authz.Caller, path string, q url.Values) (code int, body []byte) {
+	answer := web.NewRecorder()
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: q.Encode()}, Header: http.Header{}}
+	p.debug.ServeHTTP(answer, r.WithContext(ctx))
+	return answer.Code, answer.Body.Bytes()
+}
+
+// Problems implements api.Pages.
+func (p apiPages) Problems(authz.Visible) (all []inspect.Problem) {
+	_ = p.decode("problems", &all) // a page that the report lacks is empty
+	return all
+}
+
+// peers are the other processes of the report that serve proxies, and those that are missing in it.
+type peers struct {
+	self    *process
+	all     []*process
+	missing []report.Missing
+}
+
+// Ask implements api.Replicas.
+func (s peers) Ask(ctx context.Context, q ask.Question, _ time.Duration) (heard []ask.Heard) {
+	for _, p := range s.all {
+		if p != s.self && p.serves() {
+			heard = append(heard, ask.Heard{Replica: p.Name, Reply: p.api.Asked(ctx, q)})
+		}
+	}
+	for _, m := range s.missing {
+		heard = append(heard, ask.Heard{Replica: m.Name, Err: errors.New("it is not in the report: " + m.Reason)})
+	}
+	return heard
+}

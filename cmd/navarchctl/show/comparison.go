@@ -1,0 +1,126 @@
+package show
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"navarch.io/navarch/cmd/navarchctl/compare"
+)
+
+const (
+	findingsShown = 10  // of each workload, without --all
+	valueShown    = 300 // bytes of a value
+)
+
+// Comparison prints a report for people: a summary, a line for each workload, what is different, and the rows that
+// argue for the rest. all prints every finding, in full. Values may be untrusted text. Errors are those of w.
+func Comparison(w io.Writer, r *compare.Report, all bool) error {
+	var b bytes.Buffer
+	n := len(r.Workloads)
+	s := r.Summary
+	fmt.Fprintf(&b, "%s compared: %d equal, %d with argued differences alone, %d different.\n", plural(n, "workload"),
+		s.Equal, s.Argued, s.Different)
+	sum := s.Resources.Equal + s.Resources.Argued + s.Resources.Different
+	fmt.Fprintf(&b, "%s: %s equal, %s argued, %s different.\n", plural(sum, "resource"),
+		thousands(s.Resources.Equal), thousands(s.Resources.Argued), thousands(s.Resources.Different))
+	for _, u := range r.Unread {
+		fmt.Fprintf(&b, "not compared: %s: %s\n", Printable(u.Dump), Printable(u.Reason))
+	}
+	if n > 0 {
+		rows := [][]string{{"WORKLOAD", "PROXY", "RESULT", "EQUAL", "ARGUED", "DIFFERENT"}}
+		for _, one := range r.Workloads {
+			var sum compare.Count
+			for _, n := range one.Resources {
+				sum.Equal, sum.Argued, sum.Different = sum.Equal+n.Equal, sum.Argued+n.Argued, sum.Different+n.Different
+			}
+			rows = append(rows, []string{one.Workload, one.Proxy, one.Outcome,
+				strconv.Itoa(sum.Equal), strconv.Itoa(sum.Argued), strconv.Itoa(sum.Different)})
+		}
+		fmt.Fprintln(&b)
+		if err := Table(&b, rows); err != nil {
+			return err
+		}
+	}
+	for _, one := range r.Workloads {
+		workloadFindings(&b, one, all)
+	}
+	if err := arguments(&b, r); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// workloadFindings prints what is different of one workload, and the notes about it.
+func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
+	if len(one.Findings)+len(one.Notes) == 0 && one.More == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s (%s)\n", Printable(one.Workload), Printable(one.Proxy))
+	shown := one.Findings
+	if !all {
+		shown = shown[:min(len(shown), findingsShown)]
+	}
+	for _, f := range shown {
+		path := cmp.Or(strings.TrimPrefix(f.Path, "."), "(the whole resource)")
+		fmt.Fprintf(b, "  %s %s %s\n", f.Type, Printable(f.Resource), Printable(path))
+		fmt.Fprintf(b, "    istiod   %s\n    Navarch  %s\n", value(f.Istiod, all), value(f.Navarch, all))
+		if len(f.Objects) > 0 {
+			fmt.Fprintf(b, "    made by  %s\n", Printable(strings.Join(f.Objects, ", ")))
+		}
+	}
+	if rest := len(one.Findings) + one.More - len(shown); rest > 0 {
+		fmt.Fprintf(b, "  and %s more", plural(rest, "difference"))
+		if !all && len(one.Findings) > len(shown) {
+			b.WriteString(" (--all)")
+		}
+		b.WriteByte('\n')
+	}
+	for _, note := range one.Notes[:min(len(one.Notes), findingsShown)] {
+		fmt.Fprintf(b, "  note: %s\n", Printable(note))
+	}
+	if rest := len(one.Notes) - findingsShown; rest > 0 {
+		fmt.Fprintf(b, "  and %s more (-o json)\n", plural(rest, "note"))
+	}
+}
+
+// value returns a value on one line, cut unless all is set.
+func value(json string, all bool) string {
+	if json == "" {
+		return "absent"
+	}
+	text := Printable(json)
+	if !all && len(text) > valueShown {
+		return strings.ToValidUTF8(text[:valueShown], "") + "..."
+	}
+	return text
+}
+
+// arguments prints the rows of the fidelity page with their places in all workloads.
+func arguments(b *bytes.Buffer, r *compare.Report) error {
+	places := map[compare.Argument]int{}
+	for _, one := range r.Workloads {
+		for _, a := range one.Arguments {
+			n := a.Places
+			a.Places = 0
+			places[a] += n
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	fmt.Fprintln(b, "\nargued differences, with the table of deploy/docs/fidelity.md")
+	rows := [][]string{{"  TABLE", "FIELD", "PLACES", "CLASS", "WHY"}}
+	for _, a := range slices.SortedFunc(maps.Keys(places), func(x, y compare.Argument) int {
+		return cmp.Or(places[y]-places[x], cmp.Compare(x.Row, y.Row), cmp.Compare(x.Type+x.Field+x.Why, y.Type+y.Field+y.Why))
+	}) {
+		rows = append(rows, []string{"  " + a.Row, a.Type + " " + a.Field, strconv.Itoa(places[a]), a.Class, a.Why})
+	}
+	return Table(b, rows)
+}

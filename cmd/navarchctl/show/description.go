@@ -1,0 +1,111 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/push/describe"
+	"navarch.io/navarch/push/inspect"
+)
+
+// Described is a description, with what else is known of its objects.
+type Described struct {
+	Schema   string `json:"schema"`
+	Subject  string `json:"subject"`            // noun and name
+	Revision int64  `json:"revision,omitempty"` // of the store
+	describe.Part
+	Problems []inspect.Problem `json:"problems"`
+	Changes  []Touched         `json:"changes"` // the newest first
+}
+
+// Touched is a change that touched an object of a description.
+type Touched struct {
+	Lane         string    `json:"lane"` // config, endpoints
+	Revision     int64     `json:"revision"`
+	Since        time.Time `json:"since"`
+	Affected     int       `json:"affected"` // proxies
+	Acknowledged int       `json:"acknowledged"`
+	Objects      []string  `json:"objects"` // those of the description
+}
+
+// mostNamed is the most objects that a line names.
+const mostNamed = 3
+
+// unstated ends the lines that no object decides.
+const unstated = "(default)"
+
+// Description prints a description. Each line ends in the objects that made it: the first few, or with wide all of
+// them. Errors are those of w.
+func Description(w io.Writer, d *Described, wide bool) error {
+	facts := func(heading, indent string, all []describe.Fact) error { return facts(w, heading, indent, all, wide) }
+	for _, o := range d.Objects {
+		if err := facts(o.Object, "", o.Facts); err != nil {
+			return err
+		}
+	}
+	for _, g := range d.Groups {
+		fmt.Fprintln(w, Printable(title(g)))
+		for _, s := range g.Sections {
+			if err := facts(s.Name, "  ", s.Facts); err != nil {
+				return err
+			}
+		}
+	}
+	var rows []describe.Fact
+	for _, p := range d.Problems {
+		text := cmp.Or(string(p.Analyzer), string(p.Code)) + " " + p.Message
+		by := []string{strings.TrimSpace(p.Object + " " + p.Field)}
+		rows = append(rows, describe.Fact{Subject: string(p.Severity), Text: text, By: by})
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(w, "problems: none of these objects has one")
+	} else if err := facts("problems", "", rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, c := range d.Changes {
+		text := fmt.Sprintf("%s, %s: %d of %d proxies have acknowledged it",
+			c.Since.UTC().Format(time.RFC3339), c.Lane, c.Acknowledged, c.Affected)
+		rows = append(rows, describe.Fact{Subject: fmt.Sprintf("revision %d", c.Revision), Text: text, By: c.Objects})
+	}
+	if err := facts("last changes", "", rows); err != nil {
+		return err
+	}
+	for _, text := range d.More {
+		fmt.Fprintln(w, Printable(text))
+	}
+	return nil
+}
+
+// title names a group by its side and its proxies.
+func title(g describe.Group) string {
+	names := strings.Join(g.Proxies, ", ")
+	if more := g.Total - len(g.Proxies); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	if g.Side == describe.Itself {
+		return g.Side + " " + names
+	}
+	return g.Side + " of " + names
+}
+
+// facts prints a heading and a line for each fact.
+func facts(w io.Writer, heading, indent string, all []describe.Fact, wide bool) error {
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, indent+Printable(heading))
+	rows := make([][]string, 0, len(all))
+	for _, f := range all {
+		named := f.By
+		if more := len(named) - mostNamed; more > 0 && !wide {
+			named = append(named[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
+		}
+		by := strings.Join(named, ", ")
+		rows = append(rows, []string{indent + "  " + f.Subject, f.Text, cmp.Or(by, unstated)})
+	}
+	return Table(w, rows)
+}

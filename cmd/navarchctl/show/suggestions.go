@@ -1,0 +1,51 @@
+package show
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"navarch.io/navarch/cmd/navarchctl/suggest"
+)
+
+// Suggestions prints a line for each namespace with what its Sidecar saves, or why it gets none, and the hosts that are
+// lost though they are routed to. Names may be untrusted text. Errors are those of w.
+func Suggestions(w io.Writer, r *suggest.Report) error {
+	var b bytes.Buffer
+	made := 0
+	for _, e := range r.Suggestions {
+		if e.Sidecar != nil {
+			made++
+		}
+	}
+	fmt.Fprintf(&b, "%s for %s; hosts that were not used in the time of the counters are lost.\n\n", plural(made, "Sidecar"),
+		plural(len(r.Suggestions), "namespace"))
+	rows := [][]string{{"NAMESPACE", "PROXIES", "COUNTERS COVER", "CLUSTERS", "USED", "CLUSTERS THEN", "MEMORY SAVED", "PUSH NOW",
+		"PUSH THEN"}}
+	for _, e := range r.Suggestions {
+		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), thousands(cmp.Or(e.ClustersNow, e.Clusters)),
+			thousands(e.Used)}
+		if e.Sidecar == nil {
+			row = append(row, "no Sidecar: "+e.Skipped)
+		} else {
+			saved := fmt.Sprintf("about %.1f MiB", float64(e.MemorySaved)/(1<<20))
+			row = append(row, thousands(e.ClustersThen), saved, size(e.BytesNow), size(e.BytesThen))
+		}
+		rows = append(rows, row)
+	}
+	if err := Table(&b, rows); err != nil {
+		return err
+	}
+	for _, e := range r.Suggestions {
+		for _, note := range e.Notes {
+			fmt.Fprintf(&b, "%s: %s\n", Printable(e.Namespace), Printable(note))
+		}
+		for _, host := range e.Unused {
+			fmt.Fprintf(&b, "%s: unused, but routed to: %s\n", Printable(e.Namespace), Printable(host))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

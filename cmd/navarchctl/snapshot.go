@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/navarchctl/replay"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/obs"
+)
+
+// snapshotFlag names a report that is read in place of a control plane.
+const snapshotFlag = "snapshot"
+
+// reportReaders are the commands that work on a report, with the commands below them.
+var reportReaders = []string{"analyze", "authz", "describe", "explain", "leader", "patches", "plan", "problems", "proxy-config",
+	"proxy-status", "removals list", "test", "version", "who-can", "why"}
+
+// opened is a report that stands for the control plane.
+type opened struct {
+	file      string
+	report    *report.Report
+	processes []replay.Process
+}
+
+type openedKey struct{}
+
+// openedOf returns the report of --snapshot; nil: the flag is not set.
+func openedOf(ctx context.Context) *opened {
+	if ctx == nil { // cobra sets no context for the completion of a command that does not run
+		return nil
+	}
+	o, _ := ctx.Value(openedKey{}).(*opened)
+	return o
+}
+
+// now returns the time of the report, or the present time without one.
+func now(ctx context.Context) time.Time {
+	if o := openedOf(ctx); o != nil {
+		return o.report.Index.Created
+	}
+	return time.Now()
+}
+
+// bindSnapshot adds --snapshot to all commands. Commands that do not read a report refuse it.
+func bindSnapshot(root *cobra.Command) {
+	root.PersistentFlags().String(snapshotFlag, "",
+		"A file of bug-report or of snapshot save, which is read in place of a control plane.")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		file := cmd.Flag(snapshotFlag).Value.String()
+		if file == "" {
+			return nil
+		}
+		if err := readsReports(cmd); err != nil {
+			return err
+		}
+		o, err := openReport(file)
+		if err != nil {
+			return err
+		}
+		for _, line := range o.remarks() {
+			fmt.Fprintln(cmd.ErrOrStderr(), show.Printable(line))
+		}
+		cmd.SetContext(context.WithValue(cmd.Context(), openedKey{}, o))
+		return nil
+	}
+}
+
+// readsReports returns an error unless a command works on a report with the flags that are set.
+func readsReports(cmd *cobra.Command) error {
+	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	if !slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") }) {
+		return fmt.Errorf("--%s: %s does not read a report, but a running control plane, a cluster or files; these commands read one: %s",
+			snapshotFlag, name, strings.Join(reportReaders, ", "))
+	}
+	for _, other := range []string{"server", "kubeconfig", "context", "envoy", "config-dir"} {
+		if f := cmd.Flag(other); f != nil && f.Changed {
+			return fmt.Errorf("--%s excludes --%s", snapshotFlag, other)
+		}
+	}
+	return nil
+}
+
+// openReport reads a report.
+func openReport(file string) (*opened, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", snapshotFlag, err)
+	}
+	defer f.Close()
+	r, err := report.Read(f, report.Usual)
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", snapshotFlag, file, err)
+	}
+	if len(r.Processes) == 0 {
+		return nil, fmt.Errorf("--%s %s: it has no process", snapshotFlag, file)
+	}
+	return &opened{file, r, replay.New(r)}, nil
+}
+
+// remarks returns lines that every reader of the report has to know.
+func (o *opened) remarks() (lines []string) {
+	i := o.report.Index
+	lines = append(lines, fmt.Sprintf("note: from the report %s of %s", o.file, i.Created.Format(time.RFC3339)))
+	if i.Version != obs.Version {
+		lines = append(lines, fmt.Sprintf(
+			"warning: it was made by version %s; explain and plan are computed by this build, %s, which may plan otherwise", i.Version, obs.Version))
+	}
+	for _, m := range i.Missing {
+		lines = append(lines, "warning: replica "+m.Name+" is not in the report, nor the proxies that it alone serves: "+m.Reason)
+	}
+	return lines
+}
+
+// pages returns the processes of the report. everyRole includes those that serve no proxies.
+func (o *opened) pages(everyRole bool) (all []page) {
+	for _, p := range o.processes {
+		if p.Serves || everyRole {
+			all = append(all, page{address: p.Name, by: "--" + snapshotFlag, what: "the report's process",
+				url: "http://localhost", client: p.Client})
+		}
+	}
+	return all
+}
+
+// workload returns the first proxy of a workload by name.
+func (o *opened) workload(namespace, name string) (string, error) {
+	found := ""
+	for _, p := range o.report.Processes {
+		for i := range p.Proxies {
+			n := &p.Proxies[i].Node
+			if proxy := n.Name + "." + n.Namespace; n.Namespace == namespace && n.Workload == name && (found == "" || proxy < found) {
+				found = proxy
+			}
+		}
+	}
+	if found == "" {
+		return "", errors.New("no proxy in the report states that workload")
+	}
+	return found, nil
+}

@@ -1,0 +1,391 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/compare"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/cmd/navarchctl/suggest"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/preview"
+	"navarch.io/navarch/push/resolve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/source/files"
+)
+
+func suggestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "suggest",
+		Short:   "Suggest objects, from what proxies do",
+		Example: "  navarchctl suggest sidecar --live -n shop",
+	}
+	cmd.AddCommand(suggestSidecarCommand())
+	return cmd
+}
+
+// suggesting has the flags of suggest sidecar.
+type suggesting struct {
+	configured
+	live      bool
+	namespace string
+	envoys    []string
+	atLeast   time.Duration
+	format    output
+
+	usage  []suggest.Usage
+	nodes  []view.Node
+	report suggest.Report
+}
+
+func suggestSidecarCommand() *cobra.Command {
+	s := &suggesting{}
+	cmd := &cobra.Command{
+		Use:   "sidecar [FILE|-]... [--live] [--envoy ADDR]... [-n NS] [--for DURATION]",
+		Short: "Suggest a Sidecar for each namespace, from the clusters that its proxies used",
+		Long: `Reads from each Envoy which clusters had a connection or a request since it started, and prints a Sidecar for each namespace that
+imports those hosts, the names that lead to them, and the namespace's own services; what it saves; and the plan of it. Nothing is
+applied.
+
+The Envoys are those of all ready Pods (--live), through the API server as by kubectl port-forward; those at --envoy; or of FILE, which
+has pairs of answers of an admin interface: /server_info, and then /clusters?format=json.
+
+A host that was not used in that time is lost, also one that is called once a month. --for is how long every proxy of a namespace must
+have run. Endpoints that have gone took their counters with them. Hosts that are unused, but that a VirtualService routes to, are named.`,
+		Example: `  navarchctl suggest sidecar --live -n shop --for 24h
+  navarchctl suggest sidecar --live --for 24h -o yaml >sidecars.yaml
+  navarchctl suggest sidecar --config-dir deploy/fidelity/example/config deploy/fidelity/example/usage.json
+
+  # From files.
+  (curl -s localhost:15000/server_info; curl -s 'localhost:15000/clusters?format=json') >web.json
+  navarchctl suggest sidecar web.json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	s.configured.bind(cmd)
+	f.BoolVar(&s.live, "live", false, "Read the proxies of all ready Pods through the API server.")
+	f.StringVarP(&s.namespace, "namespace", "n", "", "Only this namespace (default: all).")
+	f.StringArrayVar(&s.envoys, "envoy", nil, "Address of an Envoy's admin interface; may be repeated.")
+	f.DurationVar(&s.atLeast, "for", 0, "How long each proxy of a namespace must have run.")
+	s.format.bind(cmd, text, "yaml", "json")
+	return cmd
+}
+
+func (s *suggesting) run(cmd *cobra.Command, args []string) error {
+	ctx, notes := cmd.Context(), cmd.ErrOrStderr()
+	if !s.live && len(args)+len(s.envoys) == 0 {
+		return errors.New("which proxies? --live, --envoy ADDR, or files of /server_info and /clusters?format=json")
+	}
+	events, err := s.objects(ctx, notes)
+	if err != nil {
+		return err
+	}
+	before, problems, err := s.snapshot(events)
+	if err != nil {
+		return err
+	}
+	countProblems(notes, problems)
+	if err := s.readUsage(ctx, args, cmd.InOrStdin()); err != nil {
+		return err
+	}
+	if err := s.suggest(ctx, events, before); err != nil {
+		return err
+	}
+	switch s.format {
+	case "json":
+		err = s.format.print(cmd.OutOrStdout(), &s.report)
+	case "yaml":
+		err = sidecarYAML(cmd.OutOrStdout(), s.report.Suggestions)
+	default:
+		err = s.text(cmd.OutOrStdout())
+	}
+	if err == nil && len(s.report.Unread) > 0 {
+		for _, u := range s.report.Unread {
+			fmt.Fprintln(notes, "warning: "+show.Printable(u.Dump+": "+u.Reason))
+		}
+		err = exitError{exitPartial, fmt.Sprintf("%d of the proxies were not read (exit code 4)", len(s.report.Unread))}
+	}
+	return err
+}
+
+// readUsage reads the usage of all proxies.
+func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Reader) error {
+	for _, path := range args {
+		in := stdin
+		if path != files.Stdin {
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			in = file
+		}
+		s.answers(path, in)
+	}
+	for _, address := range s.envoys {
+		var both [][]byte
+		for _, path := range []string{"/server_info", "/clusters?format=json"} {
+			raw, err := admin(address).get(ctx, path)
+			if err != nil {
+				return err
+			}
+			both = append(both, raw)
+		}
+		s.answers(address, bytes.NewReader(bytes.Join(both, []byte("\n"))))
+	}
+	if !s.live {
+		return nil
+	}
+	in, pods, err := podsWithProxies(ctx, &s.in, s.namespace)
+	if err != nil {
+		return err
+	}
+	for _, pod := range slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return cluster.Unready(p) != "" }) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.pod(ctx, in.Pod(pod))
+	}
+	return nil
+}
+
+// pod reads the usage of a Pod's proxy.
+func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
+	defer pod.Close()
+	reading, cancel := context.WithTimeout(ctx, podPatience)
+	defer cancel()
+	var both []io.Reader
+	for _, path := range []string{"/server_info", "/clusters?format=json"} {
+		body, err := adminOf(reading, pod, path)
+		if err != nil {
+			s.unread(pod.String(), err)
+			return
+		}
+		defer body.Close()
+		both = append(both, body, strings.NewReader("\n"))
+	}
+	s.answers(pod.String(), io.MultiReader(both...))
+}
+
+func (s *suggesting) unread(from string, err error) {
+	s.report.Unread = append(s.report.Unread, compare.Unread{Dump: from, Reason: err.Error()})
+}
+
+// answers adds the usage of the proxies in a stream. Gateways are left out: no Sidecar is for them.
+func (s *suggesting) answers(from string, in io.Reader) {
+	err := suggest.Answers(in, func(raw json.RawMessage, u suggest.Usage) error {
+		node, err := s.parseNode("/server_info: node", raw)
+		if err != nil {
+			return err
+		}
+		if node.Kind != view.Sidecar || s.namespace != "" && node.Namespace != s.namespace {
+			return nil
+		}
+		u.Namespace, u.Proxy = node.Namespace, node.Name+"."+node.Namespace
+		s.usage, s.nodes = append(s.usage, u), append(s.nodes, node)
+		return nil
+	})
+	if err != nil {
+		s.unread(from, err)
+	}
+}
+
+// suggest makes the suggestions, and the plan of those that save something.
+func (s *suggesting) suggest(ctx context.Context, events []object.Event, before *mirror.Snapshot) error {
+	resolved, _ := resolve.Snapshot(before)
+	s.report.SchemaVersion = 1
+	for _, one := range suggest.Sidecars(s.usage, configOf(resolved), s.atLeast) {
+		entry := suggest.Entry{Suggestion: one}
+		if one.Skipped == "" {
+			entry.Sidecar = one.Object()
+		}
+		s.report.Suggestions = append(s.report.Suggestions, entry)
+	}
+	_, after, _, err := s.with(events)
+	if err == nil {
+		err = s.savings(resolved, after)
+	}
+	if err != nil {
+		return err
+	}
+	objects, after, found, err := s.with(events)
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	base, err := baseOf(before, s.cluster, s.nodes)
+	if err != nil {
+		return err
+	}
+	made, err := preview.Of(ctx, base, over(before, after), nil)
+	if err != nil {
+		return err
+	}
+	made.Objects = (&change{put: objects}).proposals(before, after, found)
+	if !s.live {
+		withoutShares(made)
+	}
+	s.report.Plan = made.Report(preview.Usual)
+	return nil
+}
+
+// with returns the suggested Sidecars, and the snapshot with them and its problems.
+func (s *suggesting) with(events []object.Event) (objects []*object.Object, after *mirror.Snapshot, found []object.Problem, err error) {
+	for _, entry := range s.report.Suggestions {
+		if entry.Sidecar == nil {
+			continue
+		}
+		raw, err := json.Marshal(entry.Sidecar)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		parsed, _ := files.Parse("the suggestion", raw)
+		for _, e := range parsed {
+			objects = append(objects, e.Object)
+		}
+	}
+	after, found, err = s.snapshot((&change{put: objects}).applied(events))
+	return objects, after, found, err
+}
+
+// mostMeasured is the number of proxies of a namespace whose savings are measured.
+const mostMeasured = 8
+
+// savings measures what each Sidecar saves the proxy that saves most, of the first ones of its namespace. A Sidecar
+// that saves nothing is dropped.
+func (s *suggesting) savings(before, after *mirror.Snapshot) error {
+	after, _ = resolve.Snapshot(after)
+	with := plan.New(plan.Settings{Snapshot: after, Cluster: s.cluster})
+	without := plan.New(plan.Settings{Snapshot: before, Cluster: s.cluster})
+	for i := range s.report.Suggestions {
+		entry := &s.report.Suggestions[i]
+		if entry.Sidecar == nil {
+			continue
+		}
+		tried := 0
+		for at, u := range s.usage {
+			if u.Namespace != entry.Namespace || tried == mostMeasured {
+				continue
+			}
+			tried++
+			now, bytesNow, err := bytesOf(without, s.nodes[at])
+			if err != nil {
+				return err
+			}
+			then, bytesThen, err := bytesOf(with, s.nodes[at])
+			if err != nil {
+				return err
+			}
+			if entry.BytesNow == 0 || bytesNow-bytesThen > entry.BytesNow-entry.BytesThen {
+				entry.ClustersNow, entry.BytesNow, entry.ClustersThen, entry.BytesThen = now, bytesNow, then, bytesThen
+			}
+		}
+		if entry.BytesThen >= entry.BytesNow {
+			entry.Sidecar, entry.Skipped = nil, "it would save nothing"
+			continue
+		}
+		entry.MemorySaved = suggest.Memory(entry.ClustersNow - entry.ClustersThen)
+	}
+	return nil
+}
+
+// sizeOf returns how many clusters a proxy has in a plan, and the bytes of all of its resources.
+func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, err error) {
+	proxy, err := join(planner, node)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer planner.Leave(proxy)
+	all := inspect.Of(proxy.Set())
+	for _, resources := range all {
+		for _, r := range resources {
+			size += int64(len(r.Body()))
+		}
+	}
+	return len(all[xds.Cluster]), size, nil
+}
+
+// configOf returns the part of a snapshot that decides what Sidecars import.
+func configOf(s *mirror.Snapshot) suggest.Config {
+	c := suggest.Config{Root: s.Mesh().Spec.GetRootNamespace()}
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range s.All(kind) {
+			if one, is := r.(*model.Service); is {
+				c.Services = append(c.Services, suggest.Service{Namespace: one.Key.Namespace, Hosts: one.Spec.GetHosts(),
+					ExportTo: one.Spec.GetExportTo(), AliasFor: one.Spec.GetAliasFor()})
+			}
+		}
+	}
+	for r := range s.All(model.KindVirtualService) {
+		vs, is := r.(*model.VirtualService)
+		if !is || !virtualservice.For(vs, virtualservice.Mesh) {
+			continue
+		}
+		route := suggest.Route{Object: vs.Key.String(), Namespace: vs.Key.Namespace, Hosts: vs.Spec.GetHosts()}
+		normal.Destinations(vs.Spec, func(_ string, d *networkingv1.Destination) {
+			route.Destinations = append(route.Destinations, d.GetHost())
+		})
+		c.Routes = append(c.Routes, route)
+	}
+	for r := range s.All(model.KindSidecar) {
+		if one, is := r.(*model.Sidecar); is {
+			c.Sidecars = append(c.Sidecars, suggest.Sidecar{Namespace: one.Key.Namespace, Name: one.Key.Name,
+				Selects: len(one.Spec.GetWorkloadSelector().GetLabels()) > 0})
+		}
+	}
+	return c
+}
+
+// text prints the summary, the Sidecars and the plan.
+func (s *suggesting) text(w io.Writer) error {
+	if err := show.Suggestions(w, &s.report); err != nil || s.report.Plan == nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if err := sidecarYAML(w, s.report.Suggestions); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe plan of these objects, for the proxies that were read:")
+	return show.ChangeOf(s.report.Plan, false).Text(w)
+}
+
+// sidecarYAML prints the Sidecars as YAML documents, with the hosts that are lost as comments.
+func sidecarYAML(w io.Writer, all []suggest.Entry) error {
+	for _, e := range all {
+		if e.Sidecar == nil {
+			continue
+		}
+		raw, err := yaml.Marshal(e.Sidecar)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "---")
+		for _, host := range e.Unused {
+			fmt.Fprintln(w, "# unused, but routed to: "+show.Printable(host))
+		}
+		if _, err := w.Write(raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package suggest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxAnswer is the most bytes of one answer of an admin interface that are read.
+const MaxAnswer = 256 << 20
+
+// Answers parses pairs of answers of Envoy's admin interface, /server_info and then /clusters?format=json. It calls
+// each for every pair, with the node as JSON. At most one cluster is in memory. Errors: the text has another form, or
+// more than MaxAnswer bytes; errors of each.
+func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
+	limited := &io.LimitedReader{R: r, N: MaxAnswer}
+	in := json.NewDecoder(limited)
+	for n := 0; ; n++ {
+		var info struct {
+			Node   json.RawMessage `json:"node"`
+			Uptime string          `json:"uptime_current_epoch"`
+		}
+		err := in.Decode(&info)
+		switch {
+		case errors.Is(err, io.EOF) && limited.N <= 0:
+			return fmt.Errorf("it has more than %d MiB", MaxAnswer>>20)
+		case errors.Is(err, io.EOF) && n > 0:
+			return nil
+		case err != nil:
+			return fmt.Errorf("/server_info: %w", err)
+		case info.Node == nil:
+			return errors.New("this is no answer of /server_info: it has no node")
+		}
+		u := Usage{}
+		seconds, err := strconv.ParseFloat(strings.TrimSuffix(info.Uptime, "s"), 64)
+		if err != nil {
+			return fmt.Errorf("/server_info: uptime_current_epoch: %w", err)
+		}
+		u.Observed = time.Duration(seconds * float64(time.Second))
+		if err := u.clusters(in); err != nil {
+			return fmt.Errorf("/clusters: %w", err)
+		}
+		if err := each(info.Node, u); err != nil {
+			return err
+		}
+	}
+}
+
+// clusters reads /clusters.
+func (u *Usage) clusters(in *json.Decoder) error {
+	if at, err := in.Token(); err != nil || at != json.Delim('{') {
+		return errors.Join(errors.New("it is no JSON object"), err)
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return err
+		}
+		if key != "cluster_statuses" {
+			var other json.RawMessage
+			if err := in.Decode(&other); err != nil {
+				return err
+			}
+			continue
+		}
+		if at, err := in.Token(); err != nil || at != json.Delim('[') {
+			return errors.Join(errors.New("cluster_statuses is no list"), err)
+		}
+		for in.More() {
+			var c status
+			if err := in.Decode(&c); err != nil {
+				return err
+			}
+			u.add(c)
+		}
+		if _, err := in.Token(); err != nil {
+			return err
+		}
+	}
+	_, err := in.Token()
+	return err
+}
+
+// status is the used part of a cluster's status.
+type status struct {
+	Name  string `json:"name"`
+	Hosts []struct {
+		Stats []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"` // proto JSON of a 64 bit number; absent: 0
+		} `json:"stats"`
+	} `json:"host_statuses"`
+}
+
+// used reports whether an endpoint of the cluster had a connection or a request.
+func (c status) used() bool {
+	for _, h := range c.Hosts {
+		for _, s := range h.Stats {
+			if (s.Name == "cx_total" || s.Name == "rq_total") && s.Value != "" && s.Value != "0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (u *Usage) add(c status) {
+	switch {
+	case strings.HasPrefix(c.Name, "outbound|"):
+		u.Clusters++
+		if c.used() {
+			u.Used = append(u.Used, c.Name)
+		}
+	case c.Name == "PassthroughCluster" && c.used():
+		u.Unknown = true
+	}
+}

@@ -1,0 +1,64 @@
+package ask
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// encode returns the form of a question on its way. An error means that the question is too large.
+func (q Question) encode() ([]byte, error) {
+	raw, err := json.Marshal(q)
+	if err != nil || len(q.Body) == 0 {
+		return within(raw, maxQuestion, err)
+	}
+	if _, err := within(raw, maxQuestion, nil); err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err = w.Write(q.Body); err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		q.Packed = packed.Bytes()
+		raw, err = json.Marshal(q)
+	}
+	return within(raw, maxPacked, err)
+}
+
+// within returns an encoded question, or an error if it has too many bytes.
+func within(raw []byte, most int, err error) ([]byte, error) {
+	if err == nil && len(raw) > most {
+		return nil, fmt.Errorf("a question of %d bytes, at most %d", len(raw), most)
+	}
+	return raw, err
+}
+
+// decode parses an encoded question from untrusted bytes. Errors: malformed, or too many bytes.
+func decode(raw []byte) (q Question, err error) {
+	if raw, err = within(raw, maxPacked, nil); err != nil {
+		return q, err
+	}
+	if err = json.Unmarshal(raw, &q); err != nil {
+		return q, err
+	}
+	if len(q.Packed) == 0 {
+		_, err = within(raw, maxQuestion, nil)
+		return q, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(q.Packed))
+	if err != nil {
+		return q, fmt.Errorf("body: %w", err)
+	}
+	if q.Body, err = io.ReadAll(io.LimitReader(r, maxBody+1)); err != nil {
+		return q, fmt.Errorf("body: %w", err)
+	}
+	if q.Packed = nil; len(q.Body) > maxBody {
+		return q, errors.New("body: more than 4 MiB")
+	}
+	return q, nil
+}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/preview"
+)
+
+// aloneParameter makes a process answer for itself.
+const aloneParameter = "alone"
+
+// bootstrapsParameter adds the configuration of the first groups to a plan.
+const bootstrapsParameter = "bootstraps"
+
+// body reads the body of a request to an endpoint that has one. sent ends the caller's place, once the response is
+// written. Errors carry a status.
+func (a *API) body(ctx context.Context, e *endpoint, who authz.Caller, w http.ResponseWriter, r *http.Request,
+) (body []byte, sent func(), err error) {
+	if e.posted == nil {
+		return nil, func() {}, nil
+	}
+	body, sent, status, err := a.Pages.PlanBody(ctx, who, w, r)
+	if err != nil {
+		err = statusError{status, err.Error()}
+	}
+	return body, sent, err
+}
+
+// planPart previews a change for the proxies of this process.
+func planPart(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error) {
+	for _, name := range []string{"delete", aloneParameter, bootstrapsParameter} {
+		if text := q.Get(name); text != "" && text != "true" && text != "false" {
+			return nil, fmt.Errorf("%s=%.20q: want true or false", name, text)
+		}
+	}
+	report, status, err := a.Pages.Plan(ctx, who, body, q)
+	if err != nil {
+		return nil, statusError{status, err.Error()}
+	}
+	return report, nil
+}
+
+// mergePlans returns the report of all replicas, or the first one in which an object is refused.
+func mergePlans(_ *API, _ url.Values, parts []fleetapi.From[*preview.Report], _ int) (answer fleetapi.Answer[*preview.Report], err error) {
+	var all []*preview.Report
+	for _, f := range parts {
+		all = append(all, f.Part)
+	}
+	if i := slices.IndexFunc(all, (*preview.Report).Refused); i >= 0 {
+		all = all[i : i+1]
+	}
+	if len(all) > 0 {
+		answer.Items = append(answer.Items, preview.Merge(all))
+	}
+	return answer, nil
+}

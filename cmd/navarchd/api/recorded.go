@@ -1,0 +1,187 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/shard/member"
+)
+
+// Pace of a replica's sums. Each new content is a write to etcd.
+const (
+	countEvery  = 10 * time.Second
+	repeatEvery = time.Minute // equal sums get a new time
+	// countShare bounds the part of one core that counting takes: one in so many.
+	countShare = 200
+)
+
+// Sums has the sums of this replica's proxies, for its record in etcd. The zero value is ready for use. Any goroutine
+// may call its methods.
+type Sums struct {
+	encoded atomic.Pointer[[]byte]
+	last    fleetapi.Recorded // owned by Run
+}
+
+// Encoded returns the newest sums, as the record has them; nil: none yet.
+func (s *Sums) Encoded() []byte {
+	if raw := s.encoded.Load(); raw != nil {
+		return *raw
+	}
+	return nil
+}
+
+// Run counts the streams of a process again and again until ctx ends, and returns the error of ctx.
+func (s *Sums) Run(ctx context.Context, p Proxies, replica string) error {
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			began := time.Now()
+			s.set(count(p, replica), began)
+			tick.Reset(max(countEvery, countShare*time.Since(began)))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// count returns the sums of all streams.
+func count(p Proxies, replica string) (sums fleetapi.Sums) {
+	for _, s := range p.Streams(nil, "") {
+		one := proxyOf(&s, replica)
+		sums.Add(&one)
+	}
+	return sums
+}
+
+// set stores sums of a time. Equal sums keep their earlier time for a while.
+func (s *Sums) set(sums fleetapi.Sums, now time.Time) {
+	next := fleetapi.Recorded{At: s.last.At, Sums: sums}
+	raw := next.Encode()
+	if s.encoded.Load() != nil && string(raw) == string(s.Encoded()) && now.Sub(s.last.At) < repeatEvery {
+		return
+	}
+	next.At = now
+	raw = next.Encode()
+	s.last = next
+	s.encoded.Store(&raw)
+}
+
+// Bounds of the replicas that are remembered after their lease has ended.
+const (
+	rememberFor = debug.LeftFor
+	maxStopped  = 64
+)
+
+// Fleet has the records of the fleet, and those of replicas whose lease has ended without their leaving. The zero value
+// is ready for use. Any goroutine may call its methods.
+type Fleet struct {
+	mu      sync.Mutex // a leaf: guards the fields below
+	members []member.Record
+	stopped map[string]stoppedReplica
+}
+
+type stoppedReplica struct {
+	record member.Record
+	at     time.Time // when its record was found missing
+}
+
+// Set stores the fleet at the time now.
+func (f *Fleet) Set(members []member.Record, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	present := map[string]bool{}
+	for _, m := range members {
+		present[m.Name] = true
+		delete(f.stopped, m.Name)
+	}
+	for _, m := range f.members {
+		if !present[m.Name] && m.State != member.Leaving && len(m.Sums) > 0 && len(f.stopped) < maxStopped {
+			if f.stopped == nil {
+				f.stopped = map[string]stoppedReplica{}
+			}
+			f.stopped[m.Name] = stoppedReplica{m, now}
+		}
+	}
+	f.members = members
+	f.forget(now)
+}
+
+// forget drops replicas that stopped long ago. The caller holds the lock.
+func (f *Fleet) forget(now time.Time) {
+	for name, s := range f.stopped {
+		if now.Sub(s.at) > rememberFor {
+			delete(f.stopped, name)
+		}
+	}
+}
+
+// Members returns the records of the fleet; nil before it is known.
+func (f *Fleet) Members() []member.Record {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members
+}
+
+// Recorded returns the sums that replicas recorded, of stopped replicas too.
+func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget(now)
+	add := func(m member.Record, state string) {
+		// A record without readable sums is of another version.
+		if r, err := fleetapi.DecodeRecorded(m.Sums, m.Name); err == nil {
+			all = append(all, fleetapi.RecordedSums{Replica: m.Name, State: state, Last: r.Since(now)})
+		}
+	}
+	for _, m := range f.members {
+		add(m, m.State.String())
+	}
+	for _, s := range f.stopped {
+		add(s.record, fleetapi.Stopped)
+	}
+	return all
+}
+
+func sumsPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
+	now := time.Now()
+	if a.Fleet != nil {
+		return a.Fleet.Recorded(now), nil
+	}
+	if a.Proxies == nil {
+		return []fleetapi.RecordedSums{}, nil
+	}
+	own := fleetapi.Recorded{At: now, Sums: count(a.Proxies, a.Self)} // there is no other replica
+	return []fleetapi.RecordedSums{{Replica: a.Self, State: member.Ready.String(), Last: own.Since(now)}}, nil
+}
+
+func mergeSums(a *API, _ url.Values, parts []fleetapi.From[[]fleetapi.RecordedSums], _ int,
+) (answer fleetapi.Answer[fleetapi.RecordedSums], err error) {
+	var all []fleetapi.RecordedSums
+	for _, f := range parts {
+		all = append(all, f.Part...)
+	}
+	return fleetapi.MergeRecorded(all), nil
+}
+
+// lastOf adds to missing replicas what they recorded last, for callers who see everything.
+func (a *API) lastOf(missing []fleetapi.Missing, now time.Time) {
+	if a.Fleet == nil || len(missing) == 0 {
+		return
+	}
+	recorded := a.Fleet.Recorded(now)
+	for i := range missing {
+		for _, r := range recorded {
+			if r.Replica == missing[i].Replica {
+				missing[i].Last = &r.Last
+			}
+		}
+	}
+}

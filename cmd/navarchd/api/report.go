@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+
+	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/navarchd/collect"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+)
+
+// Parameters of the endpoint report.
+const (
+	contentsParameter = "contents" // report.Contents
+	recordsParameter  = "records"  // "false": without the records, as replicas ask each other
+)
+
+// partTime is the time in which a replica makes its part, in addition to the time between two readings of metrics. A
+// replica that hangs is found before (endpoint.probes).
+const partTime = 45 * time.Second
+
+// archive is an answer that is a file. It has no end-of-archive mark, so that entries may be appended.
+type archive []byte
+
+// archived is the part of one process.
+type archived struct {
+	Archive []byte `json:"archive"`
+}
+
+// contentsOf reads the parameters.
+func contentsOf(q url.Values) (want collect.Want, err error) {
+	want.Contents = report.Full
+	if text := q.Get(contentsParameter); text != "" {
+		want.Contents = report.Contents(text)
+	}
+	if want.Contents != report.Full && want.Contents != report.Brief {
+		return want, fmt.Errorf("%s=%.30q: want %s or %s", contentsParameter, want.Contents, report.Full, report.Brief)
+	}
+	for _, name := range []string{recordsParameter, aloneParameter} {
+		if text := q.Get(name); text != "" && text != "true" && text != "false" {
+			return want, fmt.Errorf("%s=%.30q: want true or false", name, text)
+		}
+	}
+	want.Records = q.Get(recordsParameter) != "false"
+	return want, nil
+}
+
+// reportTime returns the time that a replica may take.
+func reportTime(q url.Values) (time.Duration, error) {
+	want, err := contentsOf(q)
+	if want.Contents == report.Full {
+		return partTime + collect.Between, err
+	}
+	return partTime, err
+}
+
+// asked returns the parameters for the other replicas. The records of one are enough.
+func (e *endpoint) asked(a *API, q url.Values) url.Values {
+	if e.probes && a.Proxies != nil {
+		q = maps.Clone(q)
+		q.Set(recordsParameter, "false")
+	}
+	return q
+}
+
+func reportPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
+	if a.Report == nil {
+		return nil, statusError{http.StatusNotImplemented, "no report is made of a report"}
+	}
+	want, err := contentsOf(q)
+	if err != nil {
+		return nil, err
+	}
+	made, err := a.Report(ctx, who, want)
+	return archived{made}, err
+}
+
+// mergeReport joins the parts, and adds the index.
+func mergeReport(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error) {
+	want, err := contentsOf(q)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	index := report.Index{Contents: want.Contents, Created: now.UTC(), Version: a.Version, Asked: a.Self}
+	var all archive
+	for _, p := range parts {
+		var one archived
+		if err := json.Unmarshal(p.raw, &one); err != nil {
+			partial = append(partial, fleetapi.Missing{Replica: p.replica, Reason: "its part cannot be read: " + err.Error()})
+			continue
+		}
+		all = append(all, one.Archive...)
+	}
+	for _, m := range partial {
+		index.Missing = append(index.Missing, report.Missing{Name: m.Replica, Reason: m.Reason})
+	}
+	last := report.NewWriter(now)
+	if err := last.Index(index); err != nil {
+		return nil, err
+	}
+	end, err := last.Member(false)
+	return append(all, end...), err
+}

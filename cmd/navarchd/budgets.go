@@ -1,0 +1,26 @@
+package main
+
+import (
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+)
+
+// exceeding returns the function that compares previewed objects with tenants' budgets, by this process's own flags;
+// nil: there is no budget. The leader decides by its flags, which the chart sets alike.
+func (c *config) exceeding(tenantOf func(namespace string) string) func([]ingest.Proposed, *mirror.Snapshot) []object.Problem {
+	if c.budget == (ingest.Budget{}) {
+		return nil
+	}
+	system := c.normal().SystemNamespace
+	return func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem {
+		var stored []model.Record
+		for _, kind := range model.Kinds() {
+			for r := range known.All(kind) {
+				stored = append(stored, r)
+			}
+		}
+		return ingest.Exceeding(c.budget, proposed, stored, system, known.Mesh().Spec.GetRootNamespace(), tenantOf)
+	}
+}

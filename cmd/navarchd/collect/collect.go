@@ -1,0 +1,211 @@
+// Package collect makes this process's part of a report (navarchctl bug-report, snapshot save).
+//
+// Owns: the last lines of the log.
+// Reads: the pages of /debug, the streams of proxies, metrics, goroutines.
+// Never: writes a private key or what looks like a credential (cmd/internal/report/cut); waits for etcd longer than
+// pageTime; makes two parts at once.
+package collect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/store/obs"
+)
+
+// Between is the time between the two times at which metrics are read.
+const Between = 10 * time.Second
+
+// pageTime bounds a page; some pages read etcd.
+const pageTime = time.Second
+
+// Collector makes parts of reports.
+type Collector struct {
+	// Facts are the constant ones: name, zone, roles, flags, environment, cluster, and how objects become records.
+	Facts   report.Facts
+	Pages   *debug.Pages
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // nil: the process does not serve proxies
+	Lines   *Lines
+	Metrics prometheus.Gatherer
+
+	busy chan struct{}
+}
+
+// New returns a copy of c that is ready.
+func New(c Collector) *Collector {
+	c.busy = make(chan struct{}, 1)
+	return &c
+}
+
+// Want says what a part has.
+type Want struct {
+	Contents report.Contents
+	Records  bool // the records are a part, too
+}
+
+// paged are the pages of /debug in a report.
+var paged = []struct {
+	name, path string
+	query      url.Values
+}{
+	{"problems", "/debug/problems", nil}, {"patches", "/debug/patches", nil}, {"removals", "/debug/removals", nil},
+	{"snapshot", "/debug/snapshot", nil}, {"commits", "/debug/commits", nil}, {"clusterz", "/debug/clusterz", nil},
+	{"leader", "/debug/leader", nil}, {"fleet", "/debug/fleet", url.Values{"owners": {"true"}}},
+}
+
+// Pages returns the paths of the pages in a report, by the names of their entries.
+func Pages() map[string]string {
+	all := map[string]string{}
+	for _, p := range paged {
+		all[p.name] = p.path
+	}
+	return all
+}
+
+// Names of further entries.
+const (
+	Changes  = "changes"  // of the ledger of deliveries
+	Departed = "departed" // proxies whose streams ended lately
+)
+
+// Part makes the part of this process. web.ErrBusy: another one is being made. Other errors are the context's, or those
+// of encoding.
+func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]byte, error) {
+	select {
+	case c.busy <- struct{}{}:
+		defer func() { <-c.busy }()
+	default:
+		return nil, fmt.Errorf("another report is being made: %w", web.ErrBusy)
+	}
+	began := time.Now()
+	p := &part{Collector: c, out: report.NewPart(c.Facts.Name, began), facts: c.Facts}
+	p.facts.Created = began.UTC()
+	if want.Contents == report.Full {
+		p.metrics("metrics-1.txt")
+		p.text("goroutines.txt", goroutines())
+		p.text("log.txt", c.Lines.Text())
+	} else {
+		p.facts.Flags, p.facts.Environment = nil, nil
+	}
+	p.pages(ctx, who)
+	p.proxies(want.Records)
+	if want.Contents == report.Full {
+		select {
+		case <-time.After(time.Until(began.Add(Between))):
+			p.metrics("metrics-2.txt")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	p.failed = errors.Join(p.failed, p.out.Facts(&p.facts))
+	if p.failed != nil {
+		return nil, p.failed
+	}
+	return p.out.Member(false)
+}
+
+// part is a part that is being made.
+type part struct {
+	*Collector
+	out    *report.Writer
+	facts  report.Facts
+	failed error
+}
+
+// missing records that something could not be made.
+func (p *part) missing(what, why string) {
+	p.facts.Missing = append(p.facts.Missing, report.Missing{Name: what, Reason: why})
+}
+
+func (p *part) text(name string, text []byte) {
+	p.failed = errors.Join(p.failed, p.out.Text(name, text))
+}
+
+func (p *part) json(name string, v any) {
+	p.failed = errors.Join(p.failed, p.out.JSON(name+".json", v))
+}
+
+// metrics adds all metrics as they are now.
+func (p *part) metrics(name string) {
+	families, err := p.Metrics.Gather()
+	if err != nil {
+		p.missing(name, err.Error())
+	}
+	var out bytes.Buffer
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&out, family); err != nil {
+			p.missing(name, err.Error())
+		}
+	}
+	p.failed = errors.Join(p.failed, p.out.Add(name, out.Bytes()))
+}
+
+// goroutines returns the stacks of this process, equal ones once.
+func goroutines() []byte {
+	var out bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&out, 1) // a buffer does not fail
+	return out.Bytes()
+}
+
+// pages adds the pages.
+func (p *part) pages(ctx context.Context, who authz.Caller) {
+	for _, page := range paged {
+		ctx, cancel := context.WithTimeout(ctx, pageTime)
+		code, body := p.Pages.Render(ctx, who, page.path, page.query)
+		cancel()
+		if code != http.StatusOK || !json.Valid(body) {
+			p.missing(page.path, strings.TrimSpace(string(body)))
+			continue
+		}
+		p.json(page.name, json.RawMessage(body))
+	}
+}
+
+// everything selects all namespaces.
+func everything(string) bool { return true }
+
+// proxies adds the proxies, and the records if they are wanted.
+func (p *part) proxies(records bool) {
+	served := p.Pages.Proxies
+	if served == nil {
+		return
+	}
+	p.facts.Served, p.facts.Notified = served.Planned()
+	sets := &report.Sets{}
+	all := served.Archive(sets)
+	p.failed = errors.Join(p.failed, p.out.Proxies(all, sets))
+	p.json("quarantine", served.Server.Withheld())
+	p.json(Departed, served.Departed(everything))
+	p.json(Changes, p.Changes(everything, true))
+	snapshot := served.Mirror.Current()
+	switch {
+	case !records:
+	case snapshot == nil:
+		p.missing("records", "this process has not read them yet")
+	default:
+		p.failed = errors.Join(p.failed, p.out.Records(snapshot))
+	}
+}
+
+// Build fills in the facts of this build.
+func Build(f report.Facts) report.Facts {
+	f.Version, f.Go, f.Platform = obs.Version, runtime.Version(), obs.Platform()
+	return f
+}

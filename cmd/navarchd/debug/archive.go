@@ -1,0 +1,67 @@
+package debug
+
+import (
+	"navarch.io/navarch/cmd/internal/report"
+	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+)
+
+// mostOwn bounds the proxies whose own resources are archived beside those of their views.
+const mostOwn = 200
+
+// Archive returns the connected proxies for a report, and adds what they hold to sets: that of one proxy for each view,
+// and for proxies that refuse something, or are behind, their own.
+func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
+	infos := p.Server.Inspect()
+	all := make([]report.Proxy, 0, len(infos))
+	views, streams := map[view.View][]int{}, make([]serve.StreamInfo, 0, len(infos))
+	for _, info := range infos {
+		proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
+		if !ok { // its stream has ended
+			continue
+		}
+		s := p.stream(info)
+		of := proxy.View()
+		views[of] = append(views[of], len(all))
+		streams = append(streams, info)
+		all = append(all, report.Proxy{Node: report.Node(proxy.Node), Identity: s.Identity, Address: s.Address, Connected: s.Connected,
+			Behind: s.Behind, Revision: s.Revision, Types: report.StatesOf(&s.Types), Set: -1})
+	}
+	own := 0
+	for _, members := range views {
+		own += p.archiveView(sets, all, streams, members, mostOwn-own)
+	}
+	return all
+}
+
+// archiveView adds what the proxies of a view hold: their own for at most `most` of the ill ones, whose number it
+// returns, and otherwise what the first healthy one holds.
+func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
+	held := func(i int) int {
+		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing
+		return sets.Add(resources)
+	}
+	common := -1
+	var others []int
+	for _, i := range members {
+		refuses, behind := all[i].Ill()
+		switch {
+		case !refuses && !behind && common < 0:
+			common = held(i)
+			all[i].Set = common
+		case (refuses || behind) && own < most:
+			own++
+			all[i].Set = held(i)
+		default:
+			others = append(others, i)
+		}
+	}
+	if common < 0 && len(others) > 0 {
+		common = held(others[0])
+	}
+	for _, i := range others {
+		all[i].Set = common
+	}
+	return own
+}

@@ -1,0 +1,29 @@
+package debug
+
+import (
+	"navarch.io/navarch/push/describe"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/push/view"
+)
+
+// Describe describes a subject by the proxies of this process. Errors are those of describe.Of.
+func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
+	source := connected{p.Planner, map[string]bool{}}
+	p.Server.InspectOf(func(node string, _ serve.Proxy) bool {
+		source.nodes[node] = true
+		return false
+	})
+	return describe.Of(source, p.Mirror.Current(), of, sees)
+}
+
+// connected is a plan with the proxies that have a stream here, without those that are planned ahead or have left.
+type connected struct {
+	*plan.Loop
+	nodes map[string]bool // their ids
+}
+
+// Seen implements describe.Source.
+func (c connected) Seen(selects func(view.Node, view.View) bool) []plan.Seen {
+	return c.Loop.Seen(func(n view.Node, v view.View) bool { return c.nodes[n.ID] && selects(n, v) })
+}

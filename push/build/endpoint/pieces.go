@@ -1,0 +1,54 @@
+package endpoint
+
+import "slices"
+
+// perPiece is the number of endpoints that are handled between two pauses, some two milliseconds of processor time.
+const perPiece = 2000
+
+// pacer divides work on the endpoints of one assignment into pieces.
+type pacer struct {
+	pause func() // called between two pieces
+	steps int
+}
+
+// step counts one step of the work, and pauses after each piece.
+func (p *pacer) step() {
+	if p.steps++; p.steps%perPiece == 0 {
+		p.pause()
+	}
+}
+
+// sorted returns the targets in order. It is stable: equal targets keep their order. It sorts pieces, and merges them.
+func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
+	if slices.IsSortedFunc(all, compare) { // most assignments have one locality, and members are in order of address
+		return all
+	}
+	for piece := range slices.Chunk(all, perPiece) {
+		slices.SortStableFunc(piece, compare)
+		p.pause()
+	}
+	if len(all) <= perPiece {
+		return all
+	}
+	other := make([]target, 0, len(all))
+	for size := perPiece; size < len(all); size *= 2 {
+		other = other[:0]
+		for pair := range slices.Chunk(all, 2*size) {
+			other = p.merge(other, pair[:min(size, len(pair))], pair[min(size, len(pair)):], compare)
+		}
+		all, other = other, all
+	}
+	return all
+}
+
+// merge appends two sorted lists to a list in order. Of equal targets those of a come first.
+func (p *pacer) merge(to, a, b []target, compare func(a, b target) int) []target {
+	for len(a) > 0 && len(b) > 0 {
+		if p.step(); compare(b[0], a[0]) < 0 {
+			to, b = append(to, b[0]), b[1:]
+		} else {
+			to, a = append(to, a[0]), a[1:]
+		}
+	}
+	return append(append(to, a...), b...)
+}

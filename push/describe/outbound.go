@@ -1,0 +1,349 @@
+package describe
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/plan/front/gateway"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// hostsOf describes the hosts of a proxy: the one of the query in full, or a line for each of the first Limit. Hosts
+// with rules come first.
+func (d *describer) hostsOf(s plan.Seen, o plan.Origins) []Section {
+	if d.Host != "" {
+		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))
+	}
+	all := slices.Clone(o.Hosts)
+	if s.View.Scope.Kind == view.Router {
+		all = nil
+		for _, name := range d.from.ServedHosts(s) {
+			all = append(all, plan.HostName{Name: name, Ruled: true})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b plan.HostName) int {
+		switch {
+		case a.Ruled == b.Ruled:
+			return 0
+		case a.Ruled:
+			return -1
+		}
+		return 1
+	})
+	if left := len(all) - d.Limit; left > 0 {
+		d.more("%d further hosts of %s.%s are not listed: --limit lists up to %d, --host describes one",
+			left, s.Nodes[0].Name, s.Nodes[0].Namespace, MaxHosts)
+		all = all[:d.Limit]
+	}
+	var names []string
+	for _, h := range all {
+		names = append(names, h.Name)
+	}
+	out := Section{Name: "hosts, those with rules first"}
+	for _, of := range d.from.HostOrigins(s, names) {
+		out.Facts = append(out.Facts, d.lineOf(s, of))
+	}
+	return []Section{out}
+}
+
+// lineOf sums up a host.
+func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
+	f := Fact{Subject: of.Name}
+	var texts []string
+	add := func(keys ...model.Key) {
+		for _, key := range keys {
+			if name := at(key, ""); !slices.Contains(f.By, name) {
+				f.By = append(f.By, name)
+			}
+		}
+	}
+	switch {
+	case of.Alias != nil:
+		texts = append(texts, "alias of "+of.Alias.Spec.GetAliasFor())
+		add(of.Alias.Key)
+	case of.Service != nil:
+		texts = append(texts, portsText(of.Service))
+		add(of.Service.Key)
+	default:
+		texts = append(texts, "no service")
+	}
+	if decided := deciding(of); len(decided) > 0 {
+		texts = append(texts, "routed")
+		add(decided...)
+	}
+	if len(of.Rules) > 0 {
+		texts = append(texts, "policy")
+		for _, rule := range of.Rules {
+			add(rule.Key)
+		}
+	}
+	if text := readyText(s, of); text != "" {
+		texts = append(texts, text)
+	}
+	f.Text = strings.Join(texts, "; ")
+	return f
+}
+
+// readyText counts the endpoints of a host, at the port that has the fewest ready ones; empty: it has no cluster.
+func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
+	fewest := -1
+	for _, spec := range of.Clusters {
+		c, is := clusterSpec(spec)
+		if !is || c.Subset != "" || c.BySNI {
+			continue
+		}
+		ready, all := 0, 0
+		for _, n := range endpointsOf(s.Set, c) {
+			ready, all = ready+n.ready, all+n.ready+n.other
+		}
+		if fewest < 0 || ready < fewest {
+			fewest, text = ready, fmt.Sprintf("%d of %d endpoints ready", ready, all)
+		}
+	}
+	return text
+}
+
+// deciding lists the VirtualServices whose rules decide the routes of a host, each once.
+func deciding(of plan.HostOrigins) (keys []model.Key) {
+	for _, r := range of.Routed {
+		for _, rule := range r.Spec.Rules.All() {
+			if key := rule.VirtualService.Key; !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	for _, vs := range of.Connecting {
+		if !slices.Contains(keys, vs.Key) {
+			keys = append(keys, vs.Key)
+		}
+	}
+	return keys
+}
+
+// hostNames lists the names that a host may have in a scope, the likeliest first: as it is, a short name in full, and
+// the wildcards that cover these.
+func hostNames(name, namespace string, scope view.Scope) (names []string) {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	domain := strings.TrimPrefix(scope.Domain, scope.Namespace+".")
+	names = append(names, name)
+	if strings.Contains(name, ".") {
+		names = append(names, name+"."+domain)
+	}
+	if namespace == "" {
+		namespace = scope.Namespace
+	}
+	if !strings.Contains(name, ".") {
+		names = append(names, name+"."+namespace+"."+domain)
+	}
+	for _, full := range slices.Clone(names) {
+		names = slices.AppendSeq(names, model.Wildcards(full))
+	}
+	return names
+}
+
+// hostSections describes the first of some hosts that the proxies of a view have, in full.
+func (d *describer) hostSections(s plan.Seen, names []string) []Section {
+	all := d.from.HostOrigins(s, names)
+	if len(all) == 0 {
+		return nil
+	}
+	return d.hostInFull(s, all[0])
+}
+
+// hostInFull describes a host.
+func (d *describer) hostInFull(s plan.Seen, of plan.HostOrigins) []Section {
+	is := Section{Name: "host " + of.Name}
+	switch {
+	case of.Alias != nil:
+		is.Facts = append(is.Facts, Fact{"alias", "of " + of.Alias.Spec.GetAliasFor(), []string{at(of.Alias.Key, "spec.externalName")}})
+	case of.Service == nil:
+		is.Facts = append(is.Facts, Fact{Subject: "service", Text: "none: rules alone name the host", By: keysText(deciding(of))})
+	default:
+		for _, svc := range append([]*model.Service{of.Service}, of.Joined...) {
+			is.Facts = append(is.Facts, Fact{"service", portsText(svc), []string{at(svc.Key, "")}})
+		}
+	}
+	return []Section{is, routesOf(s, of), d.passedOf(s, of), policyOf(of), endpointsSection(s, of)}
+}
+
+// routesOf lists the routes of a host in their order.
+func routesOf(s plan.Seen, of plan.HostOrigins) Section {
+	out := Section{Name: "routes, the first that matches wins"}
+	for _, r := range of.Routed {
+		subject := fmt.Sprintf("port %d", r.Spec.Port)
+		if len(r.Servers) > 0 {
+			subject = r.Config
+		}
+		vh, err := inspect.VirtualHost(s.Set.Types[xds.Route].Get(r.Config), xds.VirtualHost(r.Spec.Host, r.Spec.Port))
+		if err != nil || vh == nil {
+			continue // it moves at this moment
+		}
+		rules := meaning.Rules(vh)
+		by := rulePlaces(r, len(rules), of)
+		for i, rule := range rules {
+			text := rule.Match + " -> " + rule.To
+			if rule.Name != "" {
+				text = fmt.Sprintf("%q: %s", rule.Name, text)
+			}
+			if rule.Also != "" {
+				text += "; " + rule.Also
+			}
+			out.Facts = append(out.Facts, Fact{subject, text, by[i]})
+		}
+	}
+	for _, vs := range of.Connecting {
+		text := fmt.Sprintf("%d tls and %d tcp rules, merged with those of others", len(vs.Spec.GetTls()), len(vs.Spec.GetTcp()))
+		out.Facts = append(out.Facts, Fact{"connections", text, []string{at(vs.Key, "spec")}})
+	}
+	return out
+}
+
+// rulePlaces returns the objects behind each of n routes of a virtual host. A rule makes a route for each of its
+// matches that applies; where EnvoyFilters have changed that, the routes have all objects of the virtual host.
+func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
+	var each [][]string
+	for _, rule := range r.Spec.Rules.All() {
+		if !rule.Applies() {
+			continue
+		}
+		by := rulePlace(rule)
+		for range max(len(rule.HTTP().GetMatch())-rule.Excluded.Len(), 1) {
+			each = append(each, append(slices.Clone(by), serversText(r)...))
+		}
+	}
+	if len(each) == n {
+		return each
+	}
+	by := keysText(deciding(plan.HostOrigins{Routed: []host.Routed{r}}))
+	for _, p := range r.Spec.Patches.All() {
+		by = append(by, model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}.String())
+	}
+	if len(by) == 0 && of.Service != nil {
+		by = append(by, at(of.Service.Key, ""))
+	}
+	return slices.Repeat([][]string{append(by, serversText(r)...)}, n)
+}
+
+// rulePlace names the rule of a VirtualService, and the delegate that it comes from.
+func rulePlace(rule vhost.Rule) []string {
+	key := rule.VirtualService.Key
+	if d := rule.HTTP().GetDelegate(); d != nil {
+		delegate := model.Key{Kind: model.KindVirtualService, Namespace: d.GetNamespace(), Name: d.GetName(), Origin: key.Origin}
+		return []string{at(delegate, ""), at(key, "spec.http")}
+	}
+	if slices.ContainsFunc(rule.VirtualService.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil }) {
+		return []string{at(key, "spec.http")} // the rules of delegates stand between its own
+	}
+	return []string{at(key, fmt.Sprintf("spec.http[%d]", rule.Index))}
+}
+
+// serversText names the servers of a virtual host of a gateway.
+func serversText(r host.Routed) (names []string) {
+	for _, server := range r.Servers {
+		names = append(names, server.String())
+	}
+	return names
+}
+
+// passedOf lists the visible rules for a host that do not apply, and why.
+func (d *describer) passedOf(s plan.Seen, of plan.HostOrigins) Section {
+	out := Section{Name: "rules that do not apply"}
+	decided := deciding(of)
+	for i, c := range of.Claims {
+		if vs := c.VirtualService; !slices.Contains(decided, vs.Key) && d.sees(vs.Key.Namespace) {
+			out.Facts = append(out.Facts, Fact{"VirtualService", whyPassed(of, i), []string{at(vs.Key, "spec.hosts")}})
+		}
+	}
+	for _, rule := range of.Passed {
+		if d.sees(rule.Key.Namespace) {
+			out.Facts = append(out.Facts, Fact{"DestinationRule", whyRulePassed(rule, of), []string{at(rule.Key, "spec.host")}})
+		}
+	}
+	return out
+}
+
+// whyPassed states why a claim does not decide the routes of a host.
+func whyPassed(of plan.HostOrigins, i int) string {
+	decided := deciding(of)
+	won := slices.IndexFunc(of.Claims, func(c host.Claim) bool { return slices.Contains(decided, c.VirtualService.Key) })
+	if won < 0 {
+		return "no rule of it is for these clients, or the host has no HTTP port that they import"
+	}
+	winner, c := of.Claims[won], of.Claims[i]
+	of2 := at(winner.VirtualService.Key, "")
+	switch {
+	case winner.Name != c.Name && won < i:
+		return fmt.Sprintf("it has the host by %s, and %s by the more specific %s", c.Name, of2, winner.Name)
+	case winner.Reach != c.Reach && won < i:
+		return of2 + " is exported to fewer namespaces, and goes first"
+	case won < i && winner.VirtualService.Created != c.VirtualService.Created:
+		return of2 + " is older"
+	case won < i:
+		return of2 + " goes first by its name"
+	}
+	return "the Sidecar does not import what it needs at the ports of the host"
+}
+
+// whyRulePassed states why a DestinationRule is not among those that apply to a host.
+func whyRulePassed(rule *model.DestinationRule, of plan.HostOrigins) string {
+	if len(of.Rules) == 0 {
+		return "a rule of a nearer namespace, or one with a workloadSelector that does not match, hides it"
+	}
+	first := at(of.Rules[0].Key, "")
+	switch {
+	case of.Rules[0].Key.Namespace != rule.Key.Namespace:
+		return "rules of namespace " + of.Rules[0].Key.Namespace + " go first"
+	case of.Rules[0].Spec.GetHost() != rule.Spec.GetHost():
+		return fmt.Sprintf("it is for %s, and %s for the more specific %s", rule.Spec.GetHost(), first, of.Rules[0].Spec.GetHost())
+	case rule.Spec.GetWorkloadSelector() != nil:
+		return "its workloadSelector does not match, or an older rule's does"
+	}
+	return first + " has all that it states, or may not be merged with it"
+}
+
+// listenersOf lists the filter chains of a gateway, with the servers that made them.
+func listenersOf(o plan.Origins) Section {
+	out := Section{Name: "listeners"}
+	for _, name := range slices.Sorted(maps.Keys(o.Listeners)) {
+		for _, spec := range o.Listeners[name] {
+			c, is := spec.(gateway.Chain)
+			if !is {
+				continue
+			}
+			f := Fact{Subject: name}
+			texts := []string{"every name"}
+			if c.Names.Len() > 0 {
+				texts = []string{"SNI " + strings.Join(c.Names.All(), ", ")}
+			}
+			if c.Route != "" {
+				texts = append(texts, "routes "+c.Route)
+			}
+			if c.Secrets.Len() > 0 {
+				texts = append(texts, "secrets "+strings.Join(c.Secrets.All(), ", "))
+			}
+			for _, server := range c.Servers.All() {
+				f.By = append(f.By, server.String())
+			}
+			if c.VirtualService != (model.Place{}) {
+				f.By = append(f.By, c.VirtualService.String())
+			}
+			if c.Service != nil {
+				f.By = append(f.By, at(c.Service.Key, ""))
+			}
+			f.Text = strings.Join(texts, "; ")
+			out.Facts = append(out.Facts, f)
+		}
+	}
+	return out
+}

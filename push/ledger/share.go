@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Delivery describes how one change of configuration reached the proxies of one tenant at this replica.
+type Delivery struct {
+	Tenant       string
+	Acknowledged int
+	Refused      int
+	Gone         int // streams that ended before their client acknowledged
+	Pending      int // clients that had not answered when the change left the ledger
+	// Most is the time from the commit to the acknowledgement by 99 % of the affected proxies that have not gone; 0: as
+	// many have not acknowledged.
+	Most time.Duration
+}
+
+// reports has the settings of Ledger.Report.
+type reports struct {
+	tenant  func(namespace string) string
+	deliver func(Delivery)
+}
+
+// Report makes the ledger report each tenant's delivery of each change of configuration once: when its last client has
+// acknowledged, refused or gone, or when the change leaves the ledger. deliver may be called by any goroutine, and must
+// not block or call the ledger. Report must be called before the first change.
+func (l *Ledger) Report(tenant func(namespace string) string, deliver func(Delivery)) {
+	l.reports = &reports{tenant, deliver}
+}
+
+// share is the part of one tenant in a change. The methods of a nil share do nothing.
+type share struct {
+	tenant  string
+	deliver func(Delivery)
+	parts   []*Part
+	left    atomic.Int64 // debts that are not paid, and one more until the change is sealed
+	done    atomic.Bool
+}
+
+// divide makes the shares of a new change.
+func (c *Change) divide(r *reports) {
+	if r == nil {
+		return
+	}
+	of := map[string]*share{}
+	for namespace, p := range c.parts {
+		tenant := r.tenant(namespace)
+		s := of[tenant]
+		if s == nil {
+			s = &share{tenant: tenant, deliver: r.deliver}
+			s.left.Store(1)
+			of[tenant], c.shares = s, append(c.shares, s)
+		}
+		p.share, s.parts = s, append(s.parts, p)
+	}
+	c.bytes += 128 * len(c.shares)
+}
+
+// due counts a debt.
+func (s *share) due() {
+	if s != nil {
+		s.left.Add(1)
+	}
+}
+
+// settled ends one debt, or the publication.
+func (s *share) settled() {
+	if s != nil && s.left.Add(-1) == 0 {
+		s.report()
+	}
+}
+
+// report reports the delivery, at the first call. A share without affected proxies is not reported.
+func (s *share) report() {
+	if s.done.Swap(true) {
+		return
+	}
+	var sum Counts
+	for _, p := range s.parts {
+		sum = sum.Plus(p.counts())
+	}
+	if sum.Affected == 0 {
+		return
+	}
+	d := Delivery{Tenant: s.tenant, Acknowledged: sum.Acknowledged(), Refused: sum.Refused, Gone: sum.Gone, Pending: sum.Pending()}
+	if took, ok := sum.Until(0.99); ok {
+		d.Most = took
+	}
+	s.deliver(d)
+}

@@ -1,0 +1,31 @@
+package meaning
+
+import routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+// Rule is a route in words.
+type Rule struct {
+	Name  string // of the http rule; may be empty
+	Match string // the requests
+	To    string // the destinations with their shares, or the answer of the proxy itself
+	Also  string // timeout, retries, rewrites, mirrors and faults that are not the default
+}
+
+// Rules returns the routes of a virtual host in words, in order.
+func Rules(vh *routev3.VirtualHost) (all []Rule) {
+	for _, r := range rulesOf(vh) {
+		var c change
+		for _, part := range [][2]string{{"rewrites", r.rewrite}, {"mirrors to", r.mirrors}, {"hash", r.hash}, {"fault", r.fault}} {
+			if part[1] != "" {
+				c = append(c, part[0]+" "+part[1])
+			}
+		}
+		if r.action == "" && r.timeout != 0 {
+			c = append(c, "timeout "+r.timeout.String())
+		}
+		if r.retries > 0 {
+			c = append(c, plural(int(r.retries), "retry"))
+		}
+		all = append(all, Rule{Name: clip(r.name), Match: clip(r.match), To: clip(r.to()), Also: clip(c.String())})
+	}
+	return all
+}

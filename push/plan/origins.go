@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/telemetry"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Seen is a view with some of its proxies.
+type Seen struct {
+	View    view.View
+	Set     *manifest.Set
+	Nodes   []view.Node // sorted by their ids
+	handles []*Handle   // of Nodes
+}
+
+// Origins names the objects that decided what the proxies of a view have, hosts aside.
+type Origins struct {
+	Snapshot *mirror.Snapshot // at which they are planned
+	// Listeners are the Specs of the listeners that do not belong to hosts, by name, as Explain returns them: those of
+	// inbound connections, and those of a gateway.
+	Listeners   map[string][]any
+	Telemetries []*model.Telemetry // in ascending precedence
+	Hosts       []HostName         // of the scope, sorted
+}
+
+// HostName is the name of a host of a scope.
+type HostName struct {
+	Name string
+	// Ruled: a DestinationRule applies to the host, or a VirtualService names it.
+	Ruled bool
+}
+
+// HostOrigins names the objects that decided how the proxies of a view reach a host.
+type HostOrigins struct {
+	Name       string
+	Service    *model.Service           // nil: no service that the proxies see has the host
+	Joined     []*model.Service         // further ServiceEntries with ports of the host
+	Alias      *model.Service           // the ExternalName Service that makes the host an alias; nil: it is not an alias
+	Clusters   []any                    // the Specs of its clusters
+	Routed     []host.Routed            // its virtual hosts
+	Claims     []host.Claim             // VirtualServices that may decide its routes
+	Connecting []*model.VirtualService  // those with tcp and tls rules, which are merged
+	Passed     []*model.DestinationRule // rules for the host that are not merged into its policy
+	Rules      []*model.DestinationRule // the merged rules
+}
+
+// Seen returns the views of the selected proxies, sorted by their first node.
+func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
+	for _, pl := range p.views {
+		s := Seen{View: pl.view, Set: pl.set.Load()}
+		for h := range pl.handles {
+			if selects(h.Node, pl.view) {
+				s.handles = append(s.handles, h)
+			}
+		}
+		if len(s.handles) == 0 {
+			continue
+		}
+		slices.SortFunc(s.handles, func(a, b *Handle) int { return strings.Compare(a.Node.ID, b.Node.ID) })
+		for _, h := range s.handles {
+			s.Nodes = append(s.Nodes, h.Node)
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Seen) int { return strings.Compare(a.Nodes[0].ID, b.Nodes[0].ID) })
+	return all
+}
+
+// Seen is Planner.Seen for the proxies of this loop.
+func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
+	l.inspect(func() {
+		if l.planner != nil {
+			all = l.planner.Seen(selects)
+		}
+	})
+	return all
+}
+
+// plannedOf returns a proxy of a view that is still planned, with its plan; nil: all of them have left.
+func (p *Planner) plannedOf(s Seen) (*Handle, *planned) {
+	for _, h := range s.handles {
+		if _, is := p.handles[h]; is {
+			return h, h.planned.Load()
+		}
+	}
+	return nil, nil
+}
+
+// variation returns what differs for the proxies of the view; nil: nothing does.
+func (pl *planned) variation() *host.Variation {
+	if pl.variant == nil {
+		return nil
+	}
+	return pl.variant.Variation
+}
+
+// Origins names the objects that decided what the proxies of a view have. The result is false if all of them have left.
+func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
+	h, pl := p.plannedOf(s)
+	if h == nil {
+		return o, false
+	}
+	o.Snapshot, o.Listeners = p.Snapshot(), map[string][]any{}
+	o.Telemetries = telemetry.For(p.input, pl.view.Scope.Namespace, pl.view.Inputs.Telemetry)
+	for r := range h.Set().Types[xds.Listener].All() {
+		of := xds.Ref{Type: xds.Listener, Name: r.Name}
+		if specs := pl.workload.Explain(of); specs != nil {
+			o.Listeners[r.Name] = specs
+		} else if pl.view.Scope.Kind == view.Router {
+			o.Listeners[r.Name] = p.Explain(h, xds.Listener, r.Name)
+		}
+	}
+	pl.scope.hosts.Names(func(name string) {
+		if of := pl.scope.hosts.Get(name); of.Service != nil || of.Alias() != nil || pl.scope.hosts.Ruled(of) {
+			o.Hosts = append(o.Hosts, HostName{name, pl.scope.hosts.Ruled(of)})
+		}
+	})
+	slices.SortFunc(o.Hosts, func(a, b HostName) int { return strings.Compare(a.Name, b.Name) })
+	return o, true
+}
+
+// Origins is Planner.Origins for proxies of this loop.
+func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
+	l.inspect(func() {
+		if l.planner != nil {
+			o, ok = l.planner.Origins(s)
+		}
+	})
+	return o, ok
+}
+
+// HostOrigins names the objects that decided how the proxies of a view reach some hosts. Hosts that their scope does
+// not have are left out.
+func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
+	h, pl := p.plannedOf(s)
+	if h == nil {
+		return nil
+	}
+	t, v := pl.scope.hosts, pl.variation()
+	var hosts host.Hosts = t
+	if v != nil {
+		hosts = v
+	}
+	routed := map[string][]host.Routed{}
+	for _, r := range pl.scope.front.Serving(func(name string) bool { return slices.Contains(names, name) }, v) {
+		routed[r.Spec.Host] = append(routed[r.Spec.Host], r)
+	}
+	for _, name := range names {
+		of := hosts.Get(name)
+		if of == nil && routed[name] == nil {
+			continue
+		}
+		o := HostOrigins{Name: name, Routed: routed[name], Claims: t.Claims(name)}
+		if of != nil {
+			o.Service, o.Joined, o.Alias, o.Clusters = of.Service, of.Joined(), of.Alias(), of.Clusters()
+			o.Connecting, o.Passed, o.Rules = t.Connected(name), t.RulesPassed(of), of.Rules.All()
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// manyHosts is the number of hosts that HostOrigins of a loop reads at once, so that planning waits for a moment only.
+const manyHosts = 64
+
+// HostOrigins is Planner.HostOrigins for proxies of this loop.
+func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
+	for some := range slices.Chunk(names, manyHosts) {
+		l.inspect(func() {
+			if l.planner != nil {
+				all = append(all, l.planner.HostOrigins(s, some)...)
+			}
+		})
+	}
+	return all
+}
+
+// ServedHosts lists the hosts of all virtual hosts of a view, sorted.
+func (p *Planner) ServedHosts(s Seen) (names []string) {
+	h, pl := p.plannedOf(s)
+	if h == nil {
+		return nil
+	}
+	for _, r := range pl.scope.front.Serving(func(string) bool { return true }, pl.variation()) {
+		names = append(names, r.Spec.Host)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ServedHosts is Planner.ServedHosts for proxies of this loop.
+func (l *Loop) ServedHosts(s Seen) (names []string) {
+	l.inspect(func() {
+		if l.planner != nil {
+			names = l.planner.ServedHosts(s)
+		}
+	})
+	return names
+}

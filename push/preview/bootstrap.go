@@ -1,0 +1,149 @@
+package preview
+
+import (
+	"fmt"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+)
+
+// maxBootstrap bounds one encoded bootstrap. The configuration of a proxy beyond it is not validated.
+const maxBootstrap = 4 << 20
+
+// agentCluster is the name of the cluster through which Envoy reaches its agent.
+const agentCluster = "xds-grpc"
+
+// bootstrapOf returns an encoded static bootstrap of Envoy with a configuration, without its confidential parts: Envoy
+// validates it (envoy --mode validate). Secrets and discovered extensions stay references. Errors: a resource cannot be
+// decoded, or the bootstrap is too large.
+func bootstrapOf(set *manifest.Set) ([]byte, error) {
+	static := &bootstrapv3.Bootstrap_StaticResources{}
+	for _, r := range set.Types[xds.Cluster].Sorted() {
+		m, err := inspect.Message(r)
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", r.Name, err)
+		}
+		c, is := proto.Clone(m).(*clusterv3.Cluster)
+		if !is {
+			return nil, fmt.Errorf("cluster %s: is a %T", r.Name, m)
+		}
+		if c.GetType() == clusterv3.Cluster_EDS && c.GetClusterType() == nil {
+			c.ClusterDiscoveryType, c.EdsClusterConfig = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, nil
+			if c.LoadAssignment, err = message[*endpointv3.ClusterLoadAssignment](set, xds.Endpoint, r.Name); err != nil {
+				return nil, err
+			}
+		}
+		static.Clusters = append(static.Clusters, c)
+	}
+	for _, r := range set.Types[xds.Listener].Sorted() {
+		m, err := inspect.Message(r)
+		if err != nil {
+			return nil, fmt.Errorf("listener %s: %w", r.Name, err)
+		}
+		l, is := proto.Clone(m).(*listenerv3.Listener)
+		if !is {
+			return nil, fmt.Errorf("listener %s: is a %T", r.Name, m)
+		}
+		if err := inlineRoutes(set, l); err != nil {
+			return nil, fmt.Errorf("listener %s: %w", r.Name, err)
+		}
+		static.Listeners = append(static.Listeners, l)
+	}
+	static.Clusters = append(static.Clusters, &clusterv3.Cluster{Name: xds.SDSCluster}, &clusterv3.Cluster{Name: agentCluster})
+	ads := &corev3.ApiConfigSource{ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
+		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: agentCluster}}}}}
+	raw, err := proto.Marshal(&bootstrapv3.Bootstrap{Node: &corev3.Node{Id: "validated", Cluster: "validated"}, StaticResources: static,
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: ads}})
+	if err == nil && len(raw) > maxBootstrap {
+		err = fmt.Errorf("%d bytes of configuration, more than the limit of %d", len(raw), maxBootstrap)
+	}
+	return raw, err
+}
+
+// message returns a copy of a decoded resource; nil if the set does not have it.
+func message[M proto.Message](set *manifest.Set, t xds.Type, name string) (none M, err error) {
+	r := set.Types[t].Get(name)
+	if r == nil {
+		return none, nil
+	}
+	m, err := inspect.Message(r)
+	if err != nil {
+		return none, fmt.Errorf("%s %s: %w", t.Noun(), name, err)
+	}
+	typed, is := proto.Clone(m).(M)
+	if !is {
+		return none, fmt.Errorf("%s %s: is a %T", t.Noun(), name, m)
+	}
+	return typed, nil
+}
+
+// inlineRoutes replaces the route configurations that a listener refers to by their content. Routes may lead to
+// clusters that do not exist, as with discovery.
+func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
+	chains := l.GetFilterChains()
+	if l.GetDefaultFilterChain() != nil {
+		chains = append(chains[:len(chains):len(chains)], l.GetDefaultFilterChain())
+	}
+	for _, chain := range chains {
+		for _, f := range chain.GetFilters() {
+			m := &hcmv3.HttpConnectionManager{}
+			if !f.GetTypedConfig().MessageIs(m) {
+				continue
+			}
+			if err := f.GetTypedConfig().UnmarshalTo(m); err != nil {
+				return err
+			}
+			rc := m.GetRouteConfig()
+			if name := m.GetRds().GetRouteConfigName(); name != "" {
+				found, err := message[*routev3.RouteConfiguration](set, xds.Route, name)
+				if err != nil {
+					return err
+				}
+				if rc = found; rc == nil {
+					continue // Envoy would wait for it
+				}
+			}
+			if rc != nil {
+				rc.ValidateClusters = wrapperspb.Bool(false)
+				m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc}
+			}
+			if err := f.GetTypedConfig().MarshalFrom(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Bootstrap is a view's configuration as static bootstraps of Envoy.
+type Bootstrap struct {
+	Before []byte `json:"before,omitempty"`
+	After  []byte `json:"after,omitempty"`
+	// Lacking is the reason for a group without bootstraps.
+	Lacking string `json:"lacking,omitempty"`
+}
+
+// bootstraps returns the bootstraps of a view.
+func (v *View) bootstraps() *Bootstrap {
+	before, err := bootstrapOf(v.Before)
+	after, more := bootstrapOf(v.After)
+	if more != nil {
+		return &Bootstrap{Lacking: more.Error()}
+	}
+	if err != nil {
+		before = nil // only the configuration after the change decides
+	}
+	return &Bootstrap{Before: before, After: after}
+}

@@ -1,0 +1,51 @@
+package validate
+
+import (
+	"sync"
+	"time"
+
+	"navarch.io/navarch/store/mirror"
+)
+
+// maxShare bounds the part of the time in which the records of a snapshot are read for a list: one in maxShare. A list
+// of 120,000 addresses takes 0.1 s to read, so it is up to 2 s old; one of a small mesh is renewed for nearly every
+// review.
+const maxShare = 20
+
+// list contains what reviews look up among all records, in order. It is read from a snapshot and used for a while at
+// newer ones: else a tenant who writes one object after another would have all records read for each of them. It is
+// safe for concurrent use.
+type list[E any] struct {
+	read func(*mirror.Snapshot) []E
+
+	mu    sync.Mutex
+	all   []E
+	of    *mirror.Snapshot
+	reads int       // for tests
+	until time.Time // the list is used until then, also at newer snapshots
+}
+
+// at returns the list for reviews at a snapshot. The caller must not change it.
+func (l *list[E]) at(known *mirror.Snapshot) []E {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := time.Now()
+	if l.of == known || l.of != nil && began.Before(l.until) {
+		return l.all
+	}
+	l.all, l.of = l.read(known), known
+	l.reads++
+	now := time.Now()
+	l.until = now.Add(maxShare * now.Sub(began))
+	return l.all
+}
+
+// catalogue contains the lists that owners at successive snapshots share.
+type catalogue struct {
+	users list[user]
+	below list[below]
+}
+
+func newCatalogue() *catalogue {
+	return &catalogue{users: list[user]{read: readUsers}, below: list[below]{read: readHosts}}
+}

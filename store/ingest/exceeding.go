@@ -1,0 +1,77 @@
+package ingest
+
+import (
+	"strings"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/weight"
+)
+
+// Proposed is a version of an object that is not applied; without records the object is deleted.
+type Proposed struct {
+	ID      object.ID
+	Records []model.Record
+}
+
+// Exceeding returns the proposed versions that the budgets of their tenants would not permit, with the reasons, as the
+// leader would refuse them. All stored records count as admitted. system and root are the namespaces outside of
+// budgets, and tenant returns the tenant of a namespace (isolation.TenantOf).
+func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, root string, tenant func(namespace string) string,
+) []object.Problem {
+	concerned := map[string]bool{}
+	for _, p := range proposed {
+		if countedIn(p.ID, system, root) {
+			concerned[tenant(p.ID.Namespace)] = true
+		}
+	}
+	if b == (Budget{}) || len(concerned) == 0 {
+		return nil
+	}
+	applies := map[object.ID][]model.Record{}
+	var weighed []model.Record
+	for _, r := range stored {
+		id := normal.SourceObject(r.Meta().Key)
+		if countedIn(id, system, root) && concerned[tenant(id.Namespace)] {
+			applies[id] = append(applies[id], r)
+		}
+		if weight.Order(r) != weight.Ignored {
+			weighed = append(weighed, r)
+		}
+	}
+	budgets := newBudgets(b, func(id object.ID) []model.Record { return applies[id] }, nil)
+	budgets.weights.reindex(weighed)
+	label := func(id object.ID) {
+		if value, is := strings.CutPrefix(tenant(id.Namespace), TenantLabel+"="); is {
+			budgets.ledger.label(id.Namespace, value)
+		}
+	}
+	for id, records := range applies {
+		label(id)
+		budgets.ledger.addApplied(id, records[0].Meta().Created, exempt(id), budgets.chargeOf(records))
+	}
+	for _, p := range proposed {
+		if countedIn(p.ID, system, root) {
+			label(p.ID)
+			budgets.propose(p)
+		}
+	}
+	budgets.ledger.admit()
+	var all []object.Problem
+	for _, r := range budgets.ledger.refusals() {
+		all = append(all, object.Problem{ID: r.id, Code: problem.NotAllowed, Severity: problem.Error, Message: r.why})
+	}
+	return all
+}
+
+// propose offers a version, or drops a deleted object.
+func (b *budgets) propose(p Proposed) {
+	if len(p.Records) == 0 {
+		b.ledger.drop(p.ID)
+		return
+	}
+	c := b.sizeOf(p.Records).weighing(b.weights.offer(p.ID, b.weights.measure(p.Records)))
+	b.ledger.offer(p.ID, p.Records[0].Meta().Created, exempt(p.ID), c)
+}

@@ -1,0 +1,46 @@
+package obs
+
+import (
+	"sync"
+	"time"
+)
+
+// OtherValues is the label value of all values without a slot.
+const OtherValues = "(others)"
+
+// Slots bounds the values of a label that users choose, such as tenants. A value keeps its slot while it is used. With
+// all slots taken, a new value gets the one that was unused for longest, if that was Idle or more; otherwise it counts
+// as OtherValues. Any goroutine may call its methods.
+type Slots struct {
+	Most int           // number of slots
+	Idle time.Duration // time without use after which a slot may be given to another value
+	Free func(value string)
+
+	mu   sync.Mutex // a leaf: guards the field below
+	used map[string]time.Time
+}
+
+// Of returns the label value to count a value under at the time now. Before another value gets a slot, Free is called
+// with the value that had it, so that its metrics can be deleted.
+func (s *Slots) Of(value string, now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.used[value]; !known && len(s.used) >= s.Most {
+		oldest, at := "", now
+		for other, last := range s.used {
+			if last.Before(at) {
+				oldest, at = other, last
+			}
+		}
+		if now.Sub(at) < s.Idle || at.Equal(now) {
+			return OtherValues
+		}
+		delete(s.used, oldest)
+		s.Free(oldest)
+	}
+	if s.used == nil {
+		s.used = map[string]time.Time{}
+	}
+	s.used[value] = now
+	return value
+}
