@@ -27,18 +27,25 @@ func shares(t testing.TB, name, more string, prefixes ...string) model.Record {
 
 // Of VirtualServices of two namespaces that share a host at a gateway, a younger one that takes requests from an older
 // one is named on both objects. A path that stays with the older one is no problem.
+// Promise: security-gateways.md#allowed-by-istios-defaults
 func TestTakenOver(t *testing.T) {
 	const early = ", exportTo: [edge]"
 	for _, c := range []struct {
 		name    string
 		records []model.Record
-		want    string // younger > older: a path
+		want    string // younger > older: a path that is taken over; winner < loser: a path that is lost
 	}{
 		{"a path before a catch-all", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "prefix: /pay")}, "b/new > a/old: www.test/pay"},
 		{"of one namespace", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "a/new@2", "", "prefix: /pay")}, ""},
 		{"the older one before", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", "", "")}, ""},
-		{"the same path later", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", "", "prefix: /pay/now")}, ""},
-		{"two catch-alls", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "")}, ""},
+		{"the same path later", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", "", "prefix: /pay/now")}, "a/old < b/new: www.test/pay/now"},
+		{"two catch-alls", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "")}, "a/old < b/new: www.test/"},
+		{"two catch-alls of one namespace", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "a/new@2", "", "")}, "a/old < a/new: www.test/"},
+		{"the same path without regard to case", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), rec(t, model.KindVirtualService, "a/new@2",
+			"{hosts: [www.test], gateways: [edge/front], http: [{match: [{uri: {prefix: /pay}, ignoreUriCase: true}], route: [{destination: {host: s0.a.svc.cluster.local}}]}]}")}, ""},
+		{"the same path, the older one for a header", []model.Record{rec(t, model.KindVirtualService, "a/old@1",
+			"{hosts: [www.test], gateways: [edge/front], http: [{match: [{uri: {prefix: /pay}, headers: {x: {exact: v}}}], route: [{destination: {host: s0.a.svc.cluster.local}}]}]}"),
+			shares(t, "a/new@2", "", "prefix: /pay")}, ""},
 		{"exported to the gateway", []model.Record{shares(t, "a/old@1", "", "prefix: /pay/now"), shares(t, "b/new@2", early, "prefix: /pay")},
 			"b/new > a/old: www.test/pay/now"},
 		{"below the older one's path", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", early, "exact: /pay/now")},
@@ -47,7 +54,7 @@ func TestTakenOver(t *testing.T) {
 		{"the same expression", []model.Record{shares(t, "a/old@1", "", "regex: /p.*"), shares(t, "b/new@2", early, "regex: /p.*")}, "b/new > a/old: www.test/p.*"},
 		{"all requests", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", early, "")}, "b/new > a/old: www.test/"},
 		{"other paths", []model.Record{shares(t, "a/old@1", "", "prefix: /pay"), shares(t, "b/new@2", early, "prefix: /play", "exact: /pa")}, ""},
-		{"behind its own catch-all", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "", "prefix: /pay")}, ""},
+		{"behind its own catch-all", []model.Record{shares(t, "a/old@1", "", ""), shares(t, "b/new@2", "", "", "prefix: /pay")}, "a/old < b/new: www.test/"},
 		{"another port", []model.Record{shares(t, "a/old@1", "", ""), rec(t, model.KindVirtualService, "b/new@2",
 			"{hosts: [www.test], gateways: [edge/front], http: [{match: [{port: 81, uri: {prefix: /pay}}], route: [{destination: {host: s0.a.svc.cluster.local}}]}]}")}, ""},
 	} {
@@ -55,11 +62,20 @@ func TestTakenOver(t *testing.T) {
 			p, _, _ := gatewayPlanner(append(c.records, svc(t, "a/s0", "10.96.0.1", "http:80:HTTP"),
 				rec(t, model.KindGateway, "edge/front", "{selector: {app: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}"))...)
 			var younger, older []string
+			lost := false
 			for _, one := range p.Problems() {
 				if one.Code != problem.Duplicate {
 					continue
 				}
 				key := one.Key.Namespace + "/" + one.Key.Name
+				if strings.Contains(one.Message, "gets no requests") {
+					if want := fmt.Sprintf("%s < %s: ", winnerOf(one.Message), key); !strings.HasPrefix(c.want, want) ||
+						!strings.Contains(one.Message, "for "+strings.TrimPrefix(c.want, want)+" at gateways") {
+						t.Errorf("%s: %s, want %q", key, one.Message, c.want)
+					}
+					lost = true
+					continue
+				}
 				if strings.Contains(one.Message, "takes requests") {
 					younger = append(younger, key)
 				} else {
@@ -69,12 +85,25 @@ func TestTakenOver(t *testing.T) {
 					t.Errorf("%s: %s", key, one.Message)
 				}
 			}
+			if strings.Contains(c.want, "<") {
+				if !lost || len(younger)+len(older) > 0 {
+					t.Errorf("lost: %v, and taken over: %v, %v; want %q", lost, younger, older, c.want)
+				}
+				return
+			}
 			got := strings.TrimSpace(strings.Join(younger, " ") + " > " + strings.Join(older, " "))
 			if want, _, _ := strings.Cut(c.want, ":"); got != want && !(want == "" && got == ">") {
 				t.Errorf("%q, want %q", got, want)
 			}
 		})
 	}
+}
+
+// winnerOf returns the namespace and name of the VirtualService that a message says precedes.
+func winnerOf(message string) string {
+	_, of, _ := strings.Cut(message, ": ")
+	of, _, _ = strings.Cut(of, " precedes")
+	return strings.TrimPrefix(of, "VirtualService ")
 }
 
 // An edit that takes the path back removes the problems.
@@ -94,8 +123,8 @@ func TestTakenOverNoMore(t *testing.T) {
 		t.Errorf("%d problems, want 2", n)
 	}
 	edited(p, shares(t, "a/old@1", "", "prefix: /pay", ""))
-	if n := named(); n != 0 {
-		t.Errorf("%d problems of a path that stays, want 0", n)
+	if n := named(); n != 1 {
+		t.Errorf("%d problems of a path that stays, want 1: the younger one's match is lost", n)
 	}
 	edited(p, shares(t, "a/old@1", "", "exact: /pay", ""))
 	if n := named(); n != 2 {

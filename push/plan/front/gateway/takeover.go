@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,8 +19,9 @@ import (
 // takenUnit returns the name of a virtual host as a unit of input.Problems.
 func takenUnit(c *config, domain string) string { return "taken " + c.Name + " " + domain }
 
-// takenOver reports takeovers among the VirtualServices of a virtual host. In a takeover, a younger VirtualService gets
-// requests that match an older VirtualService of another namespace. Both get a problem.
+// takenOver reports takeovers and lost matches among the VirtualServices of a virtual host. In a takeover, a younger
+// VirtualService gets requests that match an older VirtualService of another namespace. Both get a problem. A match is
+// lost if a match of another VirtualService precedes it and gets all of its requests. The loser gets a problem.
 //
 // Takeovers are possible because matches of a younger VirtualService precede matches of all requests of an older one.
 // All matches of the younger VirtualService come first if it is bound to an older Gateway or precedes by exportTo. Only
@@ -27,19 +29,21 @@ func takenUnit(c *config, domain string) string { return "taken " + c.Name + " "
 // paths.
 func (f *Front) takenOver(c *config, domain string, of intern.List[vhost.Rule]) []input.Problem {
 	rules := of.All()
-	if !slices.ContainsFunc(rules, func(r vhost.Rule) bool {
-		return r.VirtualService.Key.Namespace != rules[0].VirtualService.Key.Namespace
-	}) {
+	if !slices.ContainsFunc(rules, func(r vhost.Rule) bool { return r.VirtualService != rules[0].VirtualService }) {
 		return nil
 	}
-	t := takeovers{host: domain, named: map[[2]*model.VirtualService]bool{}, taken: map[*model.VirtualService]bool{}}
+	t := takeovers{host: domain, named: map[[2]*model.VirtualService]bool{}, taken: map[*model.VirtualService]bool{},
+		lost: map[*model.VirtualService]bool{}}
 	var all []claim
 	for _, r := range f.hosts.BoundOrder(of, c.port, view.Inputs{Labels: f.Key.Edge.Value().Labels}) {
 		all = append(all, claimsOf(r)...)
 	}
 	t.compare(all, func(before, after *claim) {
 		t.takes(before.vs, after.vs, after.path)
-		after.dead = after.dead || before.alone
+		if before.alone && (before.path == "" || before.anyCase || !after.anyCase) && !after.dead {
+			after.dead = true
+			t.loses(before.vs, after.vs, after.path)
+		}
 	})
 	all = slices.DeleteFunc(all, func(c claim) bool { return c.dead })
 	slices.Reverse(all)
@@ -55,6 +59,8 @@ type claim struct {
 	regex  bool // the path is a regular expression
 	alone  bool // the match has no other conditions
 	dead   bool // an earlier claim gets all requests of this claim
+
+	anyCase bool // the match ignores the case of the path
 }
 
 // claimsOf returns the claims of a rule's matches that apply. A rule without matches claims all paths.
@@ -75,7 +81,7 @@ func claimsOf(r vhost.Rule) (out []claim) {
 
 // claimOf returns the claim of a match. A match without a path claims all paths.
 func claimOf(vs *model.VirtualService, m *networkingv1.HTTPMatchRequest) claim {
-	c := claim{vs: vs, alone: virtualservice.CatchesAll(&networkingv1.HTTPMatchRequest{Headers: m.GetHeaders(),
+	c := claim{vs: vs, anyCase: m.GetIgnoreUriCase(), alone: virtualservice.CatchesAll(&networkingv1.HTTPMatchRequest{Headers: m.GetHeaders(),
 		WithoutHeaders: m.GetWithoutHeaders(), QueryParams: m.GetQueryParams(), Method: m.GetMethod(),
 		Authority: m.GetAuthority(), Scheme: m.GetScheme()})}
 	switch u := m.GetUri().GetMatchType().(type) {
@@ -98,6 +104,7 @@ type takeovers struct {
 	host  string
 	named map[[2]*model.VirtualService]bool // pairs of younger and older VirtualServices with a problem
 	taken map[*model.VirtualService]bool    // older VirtualServices with a problem
+	lost  map[*model.VirtualService]bool    // VirtualServices with a problem of a lost match
 	found []input.Problem
 }
 
@@ -133,6 +140,20 @@ func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	}
 }
 
+// loses reports that a match of the VirtualService of gets no requests, because another one precedes it. A takeover is
+// reported by takes. Each VirtualService gets a problem for its first lost match only.
+func (t *takeovers) loses(to, of *model.VirtualService, path string) {
+	if to == of || t.taken[of] || t.lost[of] {
+		return
+	}
+	t.lost[of] = true
+	t.found = append(t.found, input.Warning(of.Key, problem.Duplicate, "spec.http",
+		fmt.Sprintf("a match for %s%s at gateways gets no requests: %v precedes it and gets all of them", t.host, orSlash(path), to.Key)))
+}
+
+// orSlash returns a path, or "/" for the path of all requests.
+func orSlash(path string) string { return cmp.Or(path, "/") }
+
 // takes reports that the VirtualService by takes a path from another VirtualService, if by is younger and of another
 // namespace. The older VirtualService gets a problem for its first takeover only.
 func (t *takeovers) takes(by, from *model.VirtualService, path string) {
@@ -141,9 +162,7 @@ func (t *takeovers) takes(by, from *model.VirtualService, path string) {
 		return
 	}
 	t.named[pair] = true
-	if path == "" {
-		path = "/"
-	}
+	path = orSlash(path)
 	t.found = append(t.found, input.Warning(by.Key, problem.Duplicate, "spec.http",
 		fmt.Sprintf("takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, from.Key)))
 	if !t.taken[from] {
