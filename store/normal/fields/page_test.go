@@ -18,19 +18,22 @@ const page = "../../../deploy/docs/compatibility.md"
 
 const pageHead = `# What of Istio's configuration is acted on
 
-This page is generated from ` + "`store/normal/fields`" + ` (table.txt, names.txt): ` + "`go test ./store/normal/fields -update`" + `. Every field of istio.io/api %s
-has one of three marks:
+Each field of istio.io/api %s has one of three marks.
+` + "`go test ./store/normal/fields -update`" + ` generates this page from the files table.txt and names.txt there.
 
-- **acted on**: it changes what proxies are sent, or what else its scene prints. The scene is one of ` + "`cmd/internal/scene/testdata`" + `; a test takes the field out of its
-  objects, and what comes of them must be another. Where no scene can show it, the row names a Go test that does, and its package. A row with neither is acted on, as the code says, and not shown yet: there are %d of them.
-- **reported**: it is not acted on. An object that sets it has a problem that names it (code ` + "`NotSupported`" + `, NAV0005 in the status of the object), with the path of
-  the field and what happens instead; it applies without it. *Refused or closed*: without it the object would mean something else that matters for security or
-  for where traffic goes, so the object is refused, or what it selects is closed. *With its object*: the object has one problem for all of it.
-- **no effect for sidecars**: nothing that a sidecar does is another because of it, with the reason.
+- **acted on**: the field changes what proxies get, or another result that its scene prints. A scene is one of
+  ` + "`cmd/internal/scene/testdata`" + `: a test removes the field from the scene's objects and expects a
+  different result. If no scene can show the field, the row names a Go test and its package. A row with neither is acted
+  on, and no test shows it yet: there are %d of them.
+- **reported**: the field has no effect, and the rest of its object applies. The object has a problem that names the
+  field and what happens instead (code ` + "`NotSupported`" + `, NAV0005 in the status). *Refused or closed*: without
+  the field the object would have another meaning for security or for the destination of traffic. So the object is
+  refused, or what it selects is closed. *With its object*: the object has one problem for all of its fields.
+- **no effect for sidecars**: a sidecar does the same with and without the field. The row has the reason.
 
 Gateways read ` + "`gatewayTopology`" + `, the profile EDGE, and EnvoyFilters' ` + "`portName`" + ` and ` + "`gateway`" + `
-([Gateways](gateways.md)). Labels, annotations and MeshConfig of the Gateway API and of Ingress are read by no proxy:
-neither is served yet.
+([Gateways](gateways.md)). No proxy reads labels, annotations and MeshConfig of the Gateway API and of Ingress, which
+are not served yet.
 
 | | acted on | reported | no effect |
 |---|---|---|---|
@@ -113,7 +116,7 @@ func drawPage() string {
 	for _, of := range []struct{ section, title, about string }{
 		{Annotations, "Annotations", "Of Pods, Services, Namespaces and objects of Istio's."},
 		{Labels, "Labels", "Of Pods, Services, Nodes, Namespaces and objects of Istio's."},
-		{Metadata, "Node metadata", "What proxies say of themselves as they connect. What is reported is a line of the log at that moment (`node metadata that is not acted on`)."},
+		{Metadata, "Node metadata", "Proxies state metadata as they connect. Metadata that is reported is a line of the log at that moment\n(`node metadata that is not acted on`)."},
 	} {
 		var lines []line
 		for row := range In(of.section) {
