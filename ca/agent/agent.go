@@ -2,9 +2,10 @@
 // a Unix socket, and renews them in time. On the same socket it serves the certificates, keys and CA certificates that
 // the proxy's configuration names as files of the proxy.
 //
-// Owns: the private key, in memory; the SDS socket.
+// Owns: the private key, in memory and in OutputDir; the SDS socket; the certificate files in OutputDir.
 // Reads: the token file, for each request; the root file, periodically; the files that Envoy names.
-// Never: logs or sends key material; calls a CA that it cannot verify; drops a certificate before it has the next.
+// Never: logs key material, or sends it to other clients than those of the SDS socket; calls a CA that it cannot
+// verify; drops a certificate before it has the next.
 package agent
 
 import (
@@ -34,11 +35,11 @@ type Config struct {
 	RootFile string
 	Roots    []byte
 	RootPoll time.Duration // period of reading RootFile and of checking the files of secrets; 0: 10 s
-	// TokenFile is read for each request by token. Empty: only renewals are possible, so there is never a first
-	// certificate.
+	// TokenFile contains the bearer token, and is read for each request with the token. Empty: requests to the CA fail,
+	// because the first certificate needs a token.
 	TokenFile string
-	// Name is the identity in CSRs, for signers that take it from there. Zero: CSRs name none. A CA that takes the
-	// identity from the credential refuses a CSR that names another one.
+	// Name is the identity in CSRs, for signers that read the identity from the CSR. Zero: CSRs contain no identity. A CA
+	// that reads the identity from the credential refuses a CSR with a different identity.
 	Name     spiffeid.ID
 	TTL      time.Duration     // requested lifetime in whole seconds; 0: the CA's default
 	Metadata map[string]string // gRPC metadata of requests: ClusterID and the like
@@ -249,5 +250,5 @@ func (a *Agent) expiry() string {
 	if id := a.current.Load(); id != nil {
 		return id.NotAfter.Format(time.RFC3339)
 	}
-	return "none is in use"
+	return "no certificate yet"
 }

@@ -26,8 +26,8 @@ import (
 const (
 	grace  = 5 * time.Minute  // shortest stay of a stream after its credential's end
 	spread = 10 * time.Minute // spreads the ends of streams whose credentials ended together
-	every  = 10 * time.Second
-	pause  = time.Hour // after a longer gap between the begins of shown certificates, perhaps none could be obtained
+	every  = 10 * time.Second // interval of the checks of Run
+	pause  = time.Hour        // a longer gap between NotBefore of shown certificates may mean that none could be obtained
 )
 
 // Expiry records the ends of shown credentials, and since when certificates can be obtained. Safe for concurrent use.
@@ -62,8 +62,7 @@ func (e *Expiry) noteCredential(who attest.Caller, now time.Time) {
 	}
 }
 
-// noteIssuing records whether certificates can be obtained now, and removes old entries. Run calls it at intervals of
-// every.
+// noteIssuing records whether certificates can be obtained now, and removes old entries. Run calls it every 10 s.
 func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,9 +79,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	}
 }
 
-// Ended reports whether a caller's credential has expired and no unexpired one of its identity was shown. issuing is
-// the time from which on newer ones could be obtained without a gap. Zero: as far as is known, none can be, or the
-// credential has not expired.
+// Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
+// issuing is the time since which newer credentials could be obtained without a gap. It is zero if the credential has
+// not expired, or if it is not known that newer credentials can be obtained. A credential without an end never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}

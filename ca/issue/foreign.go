@@ -25,16 +25,18 @@ const (
 // security/pkg/pki/util/generate_csr.go).
 var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
-// ParseExact parses a CSR for another CA, and returns its public key. That CA signs the CSR's names unchanged, so the
-// CSR must name id and nothing else. A subject (Kubernetes takes an organizationName for a group) or an extension might
-// have a meaning for that CA or its relying parties. An empty organizationName is accepted. Errors match ErrInvalid.
+// ParseExact parses one CSR in PEM for another CA, and returns its public key. The key and the signature must satisfy
+// ParseCSR. The other CA signs the CSR's names unchanged, so the CSR must name id exactly once and nothing else. A
+// subject or another extension is refused, because it might have a meaning for that CA or its relying parties. For
+// example, Kubernetes interprets an organizationName as a group. An empty organizationName is accepted. Errors match
+// ErrInvalid.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(csr.URIs); n != 1 {
-		return nil, fmt.Errorf("%w: the CSR has %d URI names; a CA that copies its names needs %s alone", ErrForeignName, n, id)
+		return nil, fmt.Errorf("%w: the CSR has %d URI names; it must name %s alone, because the CA copies names", ErrForeignName, n, id)
 	}
 	for _, e := range csr.Extensions {
 		if !e.Id.Equal(oidSubjectAltName) {
@@ -57,8 +59,9 @@ type Foreign struct {
 	MaxTTL   time.Duration       // longest remaining lifetime; Backdate more is accepted
 }
 
-// Check parses another CA's certificates, leaf first, and verifies the leaf against the requirements. Issued.Chain is
-// the leaf and the certificates between it and a root; Issued.Epoch is 0. Errors match ErrForeign, not ErrInvalid.
+// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements.
+// Issued.Chain is the leaf and the certificates between it and a root; Issued.Epoch is 0. Errors match ErrForeign, not
+// ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
 		return nil, fmt.Errorf("%w: the response has %d bytes; at most %d are accepted", ErrForeign, len(text), maxForeign)
@@ -72,7 +75,7 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	}
 	leaf := certs[0]
 	if err := f.checkLeaf(leaf, now); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrForeign, err) // %v: the request is not at fault (ErrInvalid)
+		return nil, fmt.Errorf("%w: %v", ErrForeign, err) // %v, not %w: the error must not match ErrInvalid, which blames the request
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, c := range f.Roots {
@@ -96,8 +99,8 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 
 // Bounds of the validity of another CA's certificate.
 const (
-	clockLeeway     = time.Minute // largest NotBefore, after now
-	shortestForeign = time.Minute // smallest NotAfter, after now
+	clockLeeway     = time.Minute // NotBefore is at most this long after now
+	shortestForeign = time.Minute // NotAfter is at least this long after now
 )
 
 // checkLeaf checks a leaf's content, except its signature.
@@ -106,9 +109,9 @@ func (f Foreign) checkLeaf(leaf *x509.Certificate, now time.Time) error {
 	usage := func(u x509.ExtKeyUsage) bool { return slices.Contains(leaf.ExtKeyUsage, u) }
 	switch {
 	case !ok || !key.Equal(f.Key):
-		return errors.New("it is for another key than the CSR's")
+		return errors.New("it is for another key, not that of the CSR")
 	case leaf.IsCA:
-		return errors.New("it is a CA's")
+		return errors.New("it is a CA's certificate, not a leaf")
 	case len(leaf.URIs) != 1:
 		return fmt.Errorf("it has %d URI names, want %s alone", len(leaf.URIs), f.Identity)
 	case leaf.KeyUsage != 0 && leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0:
@@ -116,9 +119,9 @@ func (f Foreign) checkLeaf(leaf *x509.Certificate, now time.Time) error {
 	case !usage(x509.ExtKeyUsageClientAuth) || !usage(x509.ExtKeyUsageServerAuth):
 		return errors.New("it is not for both clients and servers (extended key usage)")
 	case leaf.NotBefore.After(now.Add(clockLeeway)):
-		return fmt.Errorf("it begins at %s", stamp(leaf.NotBefore))
+		return fmt.Errorf("it begins at %s, more than %v from now", stamp(leaf.NotBefore), clockLeeway)
 	case leaf.NotAfter.Before(now.Add(shortestForeign)):
-		return fmt.Errorf("it ends at %s", stamp(leaf.NotAfter))
+		return fmt.Errorf("it ends at %s, less than %v from now", stamp(leaf.NotAfter), shortestForeign)
 	case leaf.NotAfter.After(now.Add(f.MaxTTL + Backdate)):
 		return fmt.Errorf("it ends at %s, and certificates live for %v at most", stamp(leaf.NotAfter), f.MaxTTL)
 	}

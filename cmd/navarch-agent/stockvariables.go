@@ -42,7 +42,7 @@ func (o *options) applyStockVariables(id *identity, given func(flag string) bool
 	apply("SECRET_GRACE_PERIOD_RATIO", func(v string) error {
 		left, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(left > 0 && left < 1) {
-			err = errors.New("want a part of a certificate's life, between 0 and 1")
+			err = errors.New("want a fraction of a certificate's lifetime, above 0 and below 1")
 		}
 		o.renewAt = 1 - left
 		return err

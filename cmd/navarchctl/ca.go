@@ -30,8 +30,8 @@ type trust struct {
 func caCommand() *cobra.Command {
 	t := &trust{}
 	cmd := &cobra.Command{Use: "ca", Short: "The certificate authority: status, rotation, revocation (needs etcd and the KEK)",
-		Long: `Works on the keyring in etcd, with the key encryption key: who has both may change what the mesh trusts, and no address of
-navarchd can be asked to. With --data-dir it is the embedded etcd of a navarchd that runs.`,
+		Long: `Reads and changes the keyring in etcd. Access to etcd and the key encryption key together suffice to change the mesh's
+trust. navarchd has no API for these commands. With --data-dir they use the embedded etcd of a running navarchd.`,
 		Example: "  navarchctl ca status --data-dir out/demo/data"}
 	f := cmd.PersistentFlags()
 	t.etcd.bind(f)
@@ -43,7 +43,7 @@ navarchd can be asked to. With --data-dir it is the embedded etcd of a navarchd 
 
 func (t *trust) status() *cobra.Command {
 	var format output
-	cmd := &cobra.Command{Use: "status", Short: "Epochs of signing keys, who a rotation waits for, what is revoked",
+	cmd := &cobra.Command{Use: "status", Short: "List the epochs of signing keys, the holders that a rotation waits for, and revocations",
 		Example: `  navarchctl ca status --data-dir out/demo/data
   navarchctl ca status --etcd-endpoints https://etcd:2379 --kek kms:/run/kms.sock`,
 		Args: cobra.NoArgs,
@@ -66,12 +66,12 @@ func (t *trust) status() *cobra.Command {
 
 func (t *trust) roots() *cobra.Command {
 	return &cobra.Command{Use: "roots",
-		Short:   "Print the roots that everybody trusts now, as PEM: what a new agent is given to verify the CA with",
+		Short:   "Print the root certificates that all peers must trust, as PEM. A new agent verifies the CA with them",
 		Example: `  navarchctl ca roots --data-dir out/demo/data >root-cert.pem`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error {
-				if _, err := k.Status(ctx); err != nil { // the status has been read by then
+				if _, err := k.Status(ctx); err != nil { // State has the bundle only after the first read of etcd
 					return err
 				}
 				_, err := cmd.OutOrStdout().Write(issue.EncodeCertificates(k.State().Bundle...))
@@ -82,19 +82,20 @@ func (t *trust) roots() *cobra.Command {
 
 func (t *trust) rotate() *cobra.Command {
 	var force bool
-	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root; it signs once the holder of every leaf has it",
+	cmd := &cobra.Command{Use: "rotate", Short: "Publish a new root, which signs once the holders of all certificates have it",
 		Example: `  navarchctl ca rotate --data-dir out/demo/data
-  navarchctl ca status --data-dir out/demo/data   # whom it waits for`,
+  navarchctl ca status --data-dir out/demo/data   # the holders that the rotation waits for`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.with(cmd.Context(), func(ctx context.Context, k *keyring.Keyring) error { return k.Rotate(ctx, force) })
 		}}
-	cmd.Flags().BoolVar(&force, "force", false, "Sign with the new root without waiting: who does not have it yet loses its connections.")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"Sign with the new root without waiting. Holders without the new root lose their connections.")
 	return cmd
 }
 
 func (t *trust) abort() *cobra.Command {
-	return &cobra.Command{Use: "abort", Short: "Take back a new root that does not sign yet",
+	return &cobra.Command{Use: "abort", Short: "Withdraw a new root before it signs",
 		Example: `  navarchctl ca abort --data-dir out/demo/data`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,7 +105,7 @@ func (t *trust) abort() *cobra.Command {
 
 func (t *trust) revoke() *cobra.Command {
 	var serials, identities []string
-	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or all of an identity",
+	cmd := &cobra.Command{Use: "revoke --serial S | --identity spiffe://...", Short: "Revoke certificates, or an identity",
 		Example: `  navarchctl ca revoke --data-dir out/demo/data --serial 3f9a
   navarchctl ca revoke --data-dir out/demo/data --identity spiffe://cluster.local/ns/shop/sa/web`,
 		Args: cobra.NoArgs,
@@ -121,24 +122,30 @@ func (t *trust) revoke() *cobra.Command {
 					fmt.Fprintf(cmd.OutOrStdout(), "revoked: %s\n", strings.Join(done.Serials, " "))
 				}
 				for _, d := range done.Denied {
-					fmt.Fprintf(cmd.OutOrStdout(), "denied: %s, with %d certificates, the last of which ends at %s\n",
-						d.Identity, d.Leaves, d.Until.UTC().Format(time.RFC3339))
+					last := "no certificate is known"
+					if !d.Until.IsZero() {
+						last = "the last certificate expires at " + d.Until.UTC().Format(time.RFC3339)
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "denied: %s (%d journalled certificates; %s)\n", d.Identity, d.Leaves, last)
 				}
 				if len(done.Unknown) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(),
-						"not in the journal, revoked without later renewals (revoke the identity to end those): %s\n", strings.Join(done.Unknown, " "))
+						"revoked, but missing from the journal: %s (to revoke their renewals too, revoke the identity)\n",
+						strings.Join(done.Unknown, " "))
 				}
 				return nil
 			})
 		}}
-	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal: it and those that renewed it.")
-	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID: it gets no new certificates, and proxies refuse those that it has.")
+	cmd.Flags().StringSliceVar(&serials, "serial", nil, "Serial number of a certificate, hexadecimal. Its renewals are revoked too.")
+	cmd.Flags().StringSliceVar(&identities, "identity", nil,
+		"SPIFFE ID. The identity gets no new certificates, and proxies refuse its existing certificates.")
 	return cmd
 }
 
 func (t *trust) restore() *cobra.Command {
 	var identities []string
-	cmd := &cobra.Command{Use: "restore --identity spiffe://...", Short: "Let a revoked identity get certificates again; those that it had are put into the revocation lists",
+	cmd := &cobra.Command{Use: "restore --identity spiffe://...",
+		Short:   "Let a revoked identity get certificates again; its earlier certificates move to the revocation lists",
 		Example: `  navarchctl ca restore --data-dir out/demo/data --identity spiffe://cluster.local/ns/shop/sa/web`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -146,12 +153,13 @@ func (t *trust) restore() *cobra.Command {
 		}}
 	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID.")
 	if err := cmd.MarkFlagRequired("identity"); err != nil {
-		panic(err) // a flag that was not bound
+		panic(err) // the flag is not defined above
 	}
 	return cmd
 }
 
-// with runs one operation as a replica of an existing keyring. It never creates one.
+// with runs do on an existing keyring, within 30 s. It never creates a keyring. Meanwhile this process is a replica
+// that does not lead. Errors: a flag is invalid, etcd fails, the mesh has no keyring, or the error of do.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
 	kek := t.kek
 	if t.dataDir != "" && kek == "" {
@@ -181,7 +189,7 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 		return fmt.Errorf("read the keyring: %w", err)
 	}
 	if len(blobs) == 0 {
-		return fmt.Errorf("mesh %q has no keyring: navarchd with role ca makes it", t.mesh)
+		return fmt.Errorf("mesh %q has no keyring yet: start navarchd with role ca, which creates the keyring", t.mesh)
 	}
 	own := clock.New(clock.Config{Store: store, Log: cfg.Logger})
 	if err := own.ReadOthers(ctx); err != nil {

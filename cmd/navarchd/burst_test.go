@@ -12,13 +12,13 @@ func TestBurst(t *testing.T) {
 	read := ingest.Stats{Normalised: 3 * objectsOfBurst}
 	written, removed := read, read
 	written.Puts, removed.Deletes = 2*objectsOfBurst, 2*objectsOfBurst
-	if came(written).Bursts <= came(read).Bursts || came(removed).Bursts <= came(read).Bursts {
-		t.Errorf("read %+v, written %+v, removed %+v", came(read), came(written), came(removed))
+	if countWork(written).Bursts <= countWork(read).Bursts || countWork(removed).Bursts <= countWork(read).Bursts {
+		t.Errorf("read %+v, written %+v, removed %+v", countWork(read), countWork(written), countWork(removed))
 	}
-	if edits := (ingest.Stats{Normalised: 100, Puts: 50, Deletes: 50}); came(edits).Bursts != 0 || came(edits).Edits < 100 {
-		t.Errorf("of edits %+v", came(edits))
+	if edits := (ingest.Stats{Normalised: 100, Puts: 50, Deletes: 50}); countWork(edits).Bursts != 0 || countWork(edits).Edits < 100 {
+		t.Errorf("of edits %+v", countWork(edits))
 	}
-	if gone := (ingest.Stats{Batches: 1, Deletes: 1}); came(gone).Edits != 1 {
-		t.Errorf("of an object that is gone %+v", came(gone))
+	if gone := (ingest.Stats{Batches: 1, Deletes: 1}); countWork(gone).Edits != 1 {
+		t.Errorf("of an object that is gone %+v", countWork(gone))
 	}
 }

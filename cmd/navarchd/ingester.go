@@ -48,7 +48,7 @@ type ingesterConfig struct {
 }
 
 // ingester is role ingest: the leader's loop, the election, and the leader's duties. Only its constructor knows which
-// sources and duties exist; absent ones are not in its lists, and no field is nil.
+// sources and duties exist. Its lists do not contain absent ones. A list may be empty, but no other field is nil.
 type ingester struct {
 	log       *slog.Logger
 	store     *kv.Store
@@ -64,12 +64,13 @@ type ingester struct {
 	observers []func([]object.Event)    // receive the events of the folder and the config cluster before the loop
 	wrote     []func(revision int64)    // receive the revision of each batch
 	newest    atomic.Int64              // revision of the newest batch
-	read      func() time.Time          // time up to which the records have the config cluster, by any leader
+	read      func() time.Time          // time up to which the stored records reflect the config cluster, by any leader
 	writes    func() bool               // this process writes to Kubernetes
 	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role without sending a request. Errors name flags.
+// newIngester makes the role without sending a request. Errors name flags, except the error of the election about a
+// lease that is not a number of whole seconds (--leader-lease).
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {
@@ -112,7 +113,8 @@ func (i *ingester) committedBatch(revision int64, event, began time.Time, batch 
 	}
 }
 
-// emit receives the events of the folder and the config cluster.
+// emit passes events of the folder and the config cluster to the observers, and then to the loop. When a term ends,
+// forget emits one event Forget for each duty with an origin.
 func (i *ingester) emit(events []object.Event) {
 	for _, observe := range i.observers {
 		observe(events)
@@ -125,13 +127,13 @@ func (i *ingester) expect(all []origin.Origin, known bool) {
 	i.loop.Expect(ingest.Remotes{Known: known, Origins: all})
 }
 
-// objectsOfBurst is the number of objects read, or records written, that make a burst worth collecting garbage after,
-// as when a cluster is listed. Edits stay far below.
+// objectsOfBurst is the amount of work that counts as one burst: the sum of objects read and of records written or
+// deleted. Listing a cluster causes bursts, after which memory is returned. Single edits add up to a burst only slowly.
 const objectsOfBurst = 10_000
 
-// came counts bursts and edits. After a cluster is listed, its records are written for about a minute, and leave as
-// much garbage.
-func came(s ingest.Stats) memory.Counts {
+// countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects:
+// after a cluster is listed, writing its records lasts about a minute, and leaves as much garbage as listing it.
+func countWork(s ingest.Stats) memory.Counts {
 	return memory.Counts{Bursts: (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst, Edits: s.Normalised + s.Batches}
 }
 
@@ -143,7 +145,7 @@ func (i *ingester) part() part {
 		{Name: "problems", Run: i.logProblems},
 	}
 	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges,
-		counts: []func() memory.Counts{func() memory.Counts { return came(i.loop.Stats()) }}}
+		counts: []func() memory.Counts{func() memory.Counts { return countWork(i.loop.Stats()) }}}
 }
 
 // shown returns the role's part of /debug; commits returns this process's newest commits.
@@ -152,7 +154,7 @@ func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
 		Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
 }
 
-// leader returns the page of the election.
+// leader reads the present leader from etcd, and returns the page of the election. Errors are etcd's.
 func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	name, epoch, err := i.lead.Leader(ctx)
 	if err != nil {
@@ -165,7 +167,8 @@ func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 	return l, nil
 }
 
-// leads runs one term.
+// leads runs one term until ctx ends, and then returns nil. Errors: ctx ended before the level was read, the held
+// removals cannot be read, a duty found this process unfit (errUnfit), or another process leads (kv.ErrDeposed).
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	ctx, unfit := context.WithCancelCause(ctx)
 	defer unfit(nil)
@@ -177,7 +180,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 	held, err := i.keeper.Recall(ctx)
 	if err != nil {
-		return fmt.Errorf("removals that the leader before held: %w", err)
+		return fmt.Errorf("held removals of the previous leader: %w", err)
 	}
 	defer i.forget() // after Lost: otherwise the forgotten objects would be removed from the store
 	i.loop.Gained(epoch, held...)
@@ -217,9 +220,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 }
 
-// collect gathers the replicas' problems while this process leads.
+// collect reads the problems that replicas publish, until ctx ends. An error is logged.
 func (i *ingester) collect(ctx context.Context, _ kv.Epoch) {
 	if err := i.found.Run(ctx, i.store); err != nil {
-		i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
+		i.log.Error("the replicas' problems with objects are not collected", obs.KeyError, err)
 	}
 }

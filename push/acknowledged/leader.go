@@ -25,10 +25,13 @@ type Collector struct {
 	asked question
 }
 
-// Answers are the answers of all replicas to one leader. They are immutable.
+// Answers are the answers of all replicas at one time. They are immutable.
 type Answers struct {
-	revisions map[string]int64 // by replica; of several processes with the same name, the newest revision
-	// Refused has the objects because of which proxies refuse configuration, each once, sorted.
+	// revisions has the revision of each replica's answer to the present leader, by the replica's name. If several
+	// processes have the same name, it is the newest revision.
+	revisions map[string]int64
+	// Refused lists the objects that make proxies refuse configuration, each once, sorted by object. It includes the
+	// refusals in answers to earlier leaders.
 	Refused []Refusal
 }
 
@@ -54,8 +57,8 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 	return revision, waiting
 }
 
-// Run reads the answers in store to the leader of an epoch until ctx ends, and then drops them. The error means that
-// store cannot follow the folder, which is a fault of this build.
+// Run follows the answers in store until ctx ends. Then it drops the answers, and returns nil. epoch is that of the
+// present leader. The error means that store cannot follow the folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -68,7 +71,8 @@ func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) er
 	return nil
 }
 
-// read returns the answers in a folder. An answer that does not decode is logged and left out.
+// read returns the answers in a folder. It takes revisions only from answers to the leader of the epoch, and refusals
+// from all answers. An answer that does not decode is logged and left out.
 func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	out, refused := &Answers{revisions: map[string]int64{}}, map[model.Key]string{}
 	for _, blob := range f.Blobs {
@@ -94,8 +98,8 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	return out
 }
 
-// Await writes a revision as the leader's question. If the last question of the epoch has the same or a newer revision,
-// it writes nothing. The error is that of kv.Store.ChangeFenced.
+// Await writes a revision as the leader's question. It does not wait for answers. If this Collector has written the
+// same or a newer revision in the epoch before, Await writes nothing. The error is that of kv.Store.ChangeFenced.
 func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
 	q := question{epoch.Revision, revision}
 	if c.asked.Epoch == q.Epoch && c.asked.Revision >= revision {

@@ -18,7 +18,7 @@ type Config struct {
 	// Notified returns the revision up to which the plan has notified every stream of its changes.
 	Notified func() int64
 	// Unsettled records the streams that have not acknowledged their current configuration. left returns how many of these
-	// streams still have not acknowledged it.
+	// streams are still unsettled. Streams that have ended, or whose client has refused a part, count as settled.
 	Unsettled func() (left func() int)
 	// Refused returns the objects because of which proxies refuse configuration now.
 	Refused func() []Refusal
@@ -35,7 +35,7 @@ type Loop struct {
 	wrote []byte // the answer in etcd; nil: none
 
 	asked   question   // the leader's question
-	reached question   // epoch of the question, and the newest revision that all streams have acknowledged
+	reached question   // epoch of the question, and the newest revision at which all recorded streams have settled
 	target  int64      // the revision that is reached when left returns 0
 	left    func() int // result of Unsettled; nil: no streams are recorded
 	refused []refusalJSON
@@ -95,8 +95,8 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	}
 }
 
-// setQuestion sets the leader's question. With another leader the reached revision begins again; without a leader's
-// question the answer is deleted.
+// setQuestion stores the leader's question. A question of another epoch resets the reached revision. The zero question
+// deletes the answer.
 func (l *Loop) setQuestion(q question) {
 	if q.Epoch == 0 {
 		l.deleteAnswer()
@@ -107,8 +107,9 @@ func (l *Loop) setQuestion(q question) {
 	l.asked = q
 }
 
-// checkStreams updates the reached revision. It records the unsettled streams when the plan has notified them. When all
-// of these have settled, the revision is reached.
+// checkStreams updates the reached revision. Once the plan has notified all streams of the asked revision, checkStreams
+// records the unsettled streams and the notified revision. When the recorded streams have settled, the recorded
+// revision is reached.
 func (l *Loop) checkStreams() {
 	if l.left == nil && l.reached.Revision < l.asked.Revision {
 		if notified := l.cfg.Notified(); notified >= l.asked.Revision {

@@ -2,7 +2,8 @@
 // runs an extension, and the filters in the proxy's listeners
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
-// Owns: nothing; the functions are pure.  Reads: records of its arguments.  Never: the snapshot, Envoy's protobuf.
+// Owns: the table of interned port lists; otherwise the functions are pure.  Reads: records of its arguments.  Never:
+// the snapshot, Envoy's protobuf.
 //
 // # Filters that Envoy discovers
 //
@@ -11,11 +12,12 @@
 //
 // The configurations belong to the workload layer of a view, even those for outbound listeners. So they do not split a
 // scope, and an edit of a configuration changes no listener. The filters in listeners are properties of the view:
-// view.Workload.Extensions for inbound listeners, and view.Inputs.Extensions for outbound listeners. The latter make
-// variants of listeners only.
+// view.Workload.Extensions for inbound listeners, and view.Inputs.Extensions for outbound listeners. Filters of
+// outbound listeners split listeners into variants, but not routes, clusters or endpoints.
 //
 // If a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
-// (listener.Common.Extensions). A metric counts these cases by workload.
+// (listener.Common.Extensions). A problem of the extension's object (problem.NotSupported) states the number of
+// selected workloads whose proxies cannot run the extension.
 //
 // push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that
 // the configuration names stay as long as the proxy subscribes to it.
@@ -195,15 +197,15 @@ func (f Filter) On(port uint32) bool {
 	return f.Ports.Len() == 0 || slices.Contains(f.Ports.All(), port)
 }
 
-// Compare compares two extensions of a proxy, in the order of their filters. It compares priorities first; the highest
-// comes first, and extensions without a priority come last. If these are equal, it returns place, which the caller
-// computes by comparing the namespaces, unless it is 0. Then the oldest extension comes first.
+// Compare compares two extensions of a proxy in the order of their filters. The highest priority comes first, and
+// extensions without a priority come last. For equal priorities place decides: the caller's comparison of the
+// namespaces of a and b. If place is 0, the oldest extension comes first, then the order is that of names and keys.
 func Compare(a, b *model.TrafficExtension, place int) int {
 	return cmp.Or(cmp.Compare(priority(b), priority(a)), place, cmp.Compare(a.Created, b.Created),
 		cmp.Compare(a.Key.Name, b.Key.Name), a.Key.Compare(b.Key))
 }
 
-// priority returns the priority of an extension. As in istiod, an extension without a priority has the lowest, below 0.
+// priority returns the priority of an extension. An extension without a priority has the lowest int32, as in istiod.
 func priority(e *model.TrafficExtension) int32 {
 	if p := e.Spec.GetPriority(); p != nil {
 		return p.GetValue()

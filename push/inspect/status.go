@@ -18,10 +18,11 @@ import (
 // statusTypes are the types for which `istioctl proxy-status` has columns.
 var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
-// Status returns an encoded ClientConfig for every connected proxy, in the form of istiod's response to
-// istio.io/debug/syncz (istio: pilot/pkg/xds/statusgen.go). The node ID in it is name.namespace, which istioctl prints.
-// The node's metadata has the cluster, the version and the namespace, by which `istioctl proxy-status --namespace`
-// selects. It fails if a ClientConfig does not encode; the error names the proxy.
+// Status returns an encoded ClientConfig for every stream, sorted by proxy. A proxy with two streams occurs twice. It
+// has the form of istiod's response to istio.io/debug/syncz (istio: pilot/pkg/xds/statusgen.go). The node ID in a
+// ClientConfig is name.namespace, which istioctl prints. The node's metadata has the cluster, the agent's version and
+// the namespace. `istioctl proxy-status --namespace` selects by the namespace. Status fails if a ClientConfig does not
+// encode; the error names the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {

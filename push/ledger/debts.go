@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// maxDebts is the number of debts of one stream above which debts at evicted changes are dropped. The unevicted changes
-// of both lanes fit.
+// maxDebts is the number of debts of one stream at which its debts for evicted changes are dropped. It equals the
+// largest number of changes that both lanes keep.
 const maxDebts = 2 * maxChanges
 
-// Debts are the changes that one stream's client has not acknowledged. The zero value is empty. Any goroutine may call
-// its methods.
+// Debts holds the changes that one stream's client has not acknowledged. The zero value is empty. Any goroutine may
+// call its methods.
 type Debts struct {
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
-	since time.Time  // when the oldest debt was taken
+	since time.Time  // when the client was last up to date: time of the first debt, or of the last payment
 	over  bool       // the stream has ended
 }
 
-// Owe takes a debt; nil: none. now is the time of the notification. A stream that has ended takes no debts.
+// Owe adds a debt for a part of a change. now is the time of the notification. Owe does nothing if p is nil or the
+// stream has ended.
 func (d *Debts) Owe(p *Part, now time.Time) {
 	if p == nil {
 		return
@@ -48,8 +49,10 @@ func (d *Debts) Len() int {
 	return len(d.parts)
 }
 
-// Pay ends the n oldest debts: the client is up to date with the sets of their changes. refused reports whether the
-// client refuses a version of a revision at or after the given one.
+// Pay removes the n oldest debts, or all if there are fewer. The client is up to date with their changes at the time
+// now. Each change counts as refused by the client if refused returns true for the change's first revision, otherwise
+// as acknowledged. refused reports whether the client refuses a version of the revision since or of a later one. Pay
+// calls it with the lock held.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -71,7 +74,7 @@ func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	}
 }
 
-// Leave ends all debts of a stream that ends.
+// Leave removes all debts because the stream ends, and counts them as gone. Later calls of Owe do nothing.
 func (d *Debts) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +85,8 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether a debt is at one of the selected changes, and since when the client is not up to date.
+// Owes reports whether there is a debt for a change for which of returns true. If so, since is the time when the client
+// was last up to date; otherwise since has no meaning. Owes calls of with the lock held.
 func (d *Debts) Owes(of func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

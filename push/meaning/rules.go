@@ -2,15 +2,15 @@ package meaning
 
 import routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-// Rule is a route in words.
+// Rule describes a route in words. Each text has at most maxText runes.
 type Rule struct {
 	Name  string // of the http rule; may be empty
 	Match string // the requests
 	To    string // the destinations with their shares, or the answer of the proxy itself
-	Also  string // timeout, retries, rewrites, mirrors and faults that are not the default
+	Also  string // rewrites, mirrors, hash policy, fault, timeout and retries, as far as the route has them
 }
 
-// Rules returns the routes of a virtual host in words, in order.
+// Rules describes the routes of a virtual host, in order.
 func Rules(vh *routev3.VirtualHost) (all []Rule) {
 	for _, r := range rulesOf(vh) {
 		var c change

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Secrets is a Held that has secrets too, as Envoy's own dump has. Private keys are not read.
+// Secrets is a Held that also contains the proxy's secrets. Envoy's own dump is one. Private keys are not read.
 type Secrets interface {
 	Held
 	// Secret returns a secret by its name; nil: the proxy does not hold it, or it is not known.
@@ -41,7 +41,8 @@ func secretOf(held Held, name string) *tlsv3.Secret {
 	return nil
 }
 
-// parsed parses the certificates of PEM text. Blocks that are no certificates are skipped.
+// parsed returns the first certificates of PEM text, at most the given number (most). It skips blocks that do not parse
+// as certificates.
 func parsed(text []byte, most int) (all []*x509.Certificate) {
 	for len(all) < most {
 		block, rest := pem.Decode(text)
@@ -104,7 +105,7 @@ func (c *certificate) lapsed(at time.Time) string {
 	return ""
 }
 
-// acceptedBy reports whether authorities accept the certificate, whatever the time.
+// acceptedBy reports whether authorities accept the certificate at the beginning or at the end of its validity.
 func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	pool, above := x509.NewCertPool(), x509.NewCertPool()
 	for _, r := range roots {
@@ -113,7 +114,7 @@ func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	for _, i := range c.above {
 		above.AddCert(i)
 	}
-	for _, at := range []time.Time{c.leaf.NotAfter, c.leaf.NotBefore} { // authorities may begin later, or end before
+	for _, at := range []time.Time{c.leaf.NotAfter, c.leaf.NotBefore} { // an authority may begin after the leaf, or end before it
 		if _, err := c.leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: above, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err == nil {
 			return true
@@ -122,8 +123,8 @@ func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	return false
 }
 
-// handshakeFails states the certificates that the two proxies of a call hold, as far as they are known, and returns why
-// the handshake of the mesh's mTLS fails, or "".
+// handshakeFails returns why the handshake of the mesh's mTLS fails at a time, or "". It appends a line to c.TLS for
+// each proxy whose certificate is known, until it finds a reason. The zero time ignores validity.
 func (c *Call) handshakeFails(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	for _, one := range []struct {

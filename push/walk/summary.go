@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Summary returns one sentence on what becomes of the request.
+// Summary returns one sentence, without a full stop, about the outcome of the request.
 func (r Result) Summary() string {
 	last := ""
 	if n := len(r.Steps); n > 0 {
@@ -41,7 +41,8 @@ func (r Result) Summary() string {
 	return "the proxy sends the request to " + strings.Join(to, ", or to ")
 }
 
-// String returns the cluster, its share, and what is behind it.
+// String returns the name of the cluster, its weight if the route is weighted, and its number of endpoints. For a
+// cluster without endpoints it states the failure, or how the proxy obtains the address.
 func (d Destination) String() string {
 	text := d.Cluster
 	if d.Weight > 0 {
@@ -64,7 +65,7 @@ func (d Destination) String() string {
 	return fmt.Sprintf("%s, which has %d endpoints", text, len(d.Endpoints))
 }
 
-// failure returns what the client sees if nothing can receive the request.
+// failure describes the failure that the client gets if no endpoint can receive the request.
 func (d Destination) failure() string {
 	if d.connection {
 		return "the connection is closed"
@@ -72,7 +73,8 @@ func (d Destination) failure() string {
 	return statusText(503, d.grpc)
 }
 
-// Deciding returns the resource of the last step that names one: what decided the outcome. Empty: no resource did.
+// Deciding returns the type and the name of the resource that decided the outcome. This is the resource of the last
+// step that names one, except clusters. The name is empty, and the type xds.Unknown, if no step names such a resource.
 func (r Result) Deciding() (xds.Type, string) {
 	for i := len(r.Steps) - 1; i >= 0; i-- {
 		if s := r.Steps[i]; s.Resource != "" && s.Type != xds.Cluster {
@@ -82,9 +84,10 @@ func (r Result) Deciding() (xds.Type, string) {
 	return xds.Unknown, ""
 }
 
-// AddressOf returns the address that a client connects to for a host and a port, as far as listeners tell it: the
-// address of the listener that serves the host alone, as those of TCP services do, or, where nothing is redirected to
-// the proxy, of the outbound listener at the port. Empty: listeners of all addresses take the connection, or none.
+// AddressOf returns the IP address that a client of a host connects to at a port, according to the proxy's listeners.
+// It is the address of the listener at the port that forwards bytes to the host, as the listeners of TCP services do.
+// Without such a listener, if no traffic is redirected to the proxy (there is no listener virtualOutbound), it is the
+// address of the last outbound listener at the port. Otherwise it is empty. Listeners of all addresses are ignored.
 func AddressOf(held Held, host string, port uint32) string {
 	redirected, found := false, ""
 	for l := range held.Listeners() {
@@ -106,7 +109,7 @@ func AddressOf(held Held, host string, port uint32) string {
 	return found
 }
 
-// isOf reports whether a chain of a listener sends bytes to a host.
+// isOf reports whether a filter chain of a listener, except the default chain, forwards bytes to a host.
 func isOf(l *listenerv3.Listener, host string) bool {
 	for _, c := range l.GetFilterChains() {
 		for _, f := range c.GetFilters() {
@@ -119,7 +122,8 @@ func isOf(l *listenerv3.Listener, host string) bool {
 	return false
 }
 
-// sendsTo reports whether bytes are sent to a service with a host, or with a longer name of it.
+// sendsTo reports whether a TCP proxy forwards to a cluster of a host. The cluster may have a longer name of the host,
+// such as db.shop.svc.cluster.local for db.shop.
 func sendsTo(tcp *tcpv3.TcpProxy, host string) bool {
 	names := []string{tcp.GetCluster()}
 	for _, c := range tcp.GetWeightedClusters().GetClusters() {

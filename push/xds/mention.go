@@ -24,8 +24,8 @@ func (r *Resource) Names(name string) bool {
 	return is
 }
 
-// EachName iterates over all strings for which Names returns true, in any order. Some of them may not be names of
-// clusters or secrets.
+// EachName iterates over all strings for which Names returns true, in any order. Some of these strings may not be names
+// of clusters or secrets. The Resource must not be nil.
 func (r *Resource) EachName(yield func(string) bool) {
 	for name := range r.mentions().names {
 		if !yield(name) {
@@ -34,7 +34,7 @@ func (r *Resource) EachName(yield func(string) bool) {
 	}
 }
 
-// NumNames returns the number of names that EachName yields.
+// NumNames returns the number of names that EachName yields. The Resource must not be nil.
 func (r *Resource) NumNames() int { return len(r.mentions().names) }
 
 // Guards reports whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. It
@@ -71,7 +71,7 @@ func guarded(encoded []byte) bool {
 	return slices.ContainsFunc(guards, func(g []byte) bool { return bytes.Contains(encoded, g) })
 }
 
-// mentioned holds the names in a fragment, and whether it guards.
+// mentioned holds the names in a fragment, perhaps repeated, and the result of guarded for its bytes.
 type mentioned struct {
 	names  []string
 	guards bool
@@ -88,12 +88,12 @@ func (f *Fragment) mentions() *mentioned {
 	return m
 }
 
-// maxDepth is the depth to which nested messages are searched. Protobuf has the same limit.
+// maxDepth is the depth to which nested messages are searched. Envoy's protobuf decoder (C++) has the same limit.
 const maxDepth = 100
 
-// collect calls found with every string of an encoded message that may be a name. Without a schema, strings and
-// messages cannot be distinguished, so every length-delimited field is searched as both. Bytes that are not a message
-// are searched up to the first error.
+// collect calls found with every string of an encoded message that may be a name. depth is the number of nested levels
+// that remain to be searched. Without a schema, strings and messages cannot be distinguished, so every length-delimited
+// field is searched as both. Bytes that are not a message are searched up to the first error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {
@@ -113,8 +113,8 @@ func collect(message []byte, depth int, found func(string)) {
 const maxNamed = 512
 
 // MayName reports whether Names can find a name. Such a name has 1 to 512 bytes of printable ASCII without spaces, and
-// satisfies one of these conditions: it contains "|" or "://", it begins like a name of SNICluster, or it contains none
-// of the characters "./:*", which hosts, addresses, paths and type URLs contain.
+// satisfies one of these conditions: it contains "|" or "://", it begins with "outbound_." as the names of SNICluster
+// do, or it contains none of the characters "./:*", which hosts, addresses, paths and type URLs contain.
 func MayName(name string) bool { return mayName([]byte(name)) }
 
 // mayName implements MayName.

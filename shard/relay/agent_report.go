@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// agentReport is the newest report of the agent: a request without a response. It is sent on every upstream connection
-// of Envoy's delta streams.
+// agentReport holds the newest report of the agent. The report is a request that gets no response. The relay sends it
+// on every upstream connection of Envoy's delta streams.
 type agentReport struct {
 	mu      sync.Mutex
 	data    []byte        // encoded; nil: no report yet
@@ -35,9 +35,10 @@ func (s *agentReport) message() mem.BufferSlice {
 }
 
 // Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type that
-// Envoy uses. wrong is sent as the request's error; empty means healthy. Report does not wait: the report is sent now
-// on each delta stream of Envoy, and on each later stream or upstream connection. Only the newest report is sent,
-// whatever its type. Safe for concurrent use.
+// Envoy uses. wrong is the message of the request's error detail; an empty message means healthy. Report does not wait
+// for the transmission. The report is sent on each present and later upstream connection of Envoy's delta streams,
+// after Envoy's first request on the connection. Only the newest report is sent, whatever its type. Any goroutine may
+// call Report.
 func (r *Relay) Report(typeURL, wrong string) {
 	data := appendText(nil, requestType, typeURL)
 	if wrong != "" {

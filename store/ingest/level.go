@@ -14,8 +14,8 @@ import (
 // deleted from the store, and all others are stored.
 type Levelled struct {
 	Level uint32
-	// Below reports that the stored level is above the levels that this build reads. Stored records of unknown kinds are
-	// then deleted. Policies that refuse requests stay, since without them proxies would admit the requests.
+	// Below reports that this build reads only levels below the stored level. Stored records of unknown kinds are then
+	// deleted. Policies that refuse requests stay, since without them proxies would admit the requests.
 	Below bool
 }
 
@@ -25,12 +25,12 @@ func (Levelled) event() {}
 // not block.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
 
-// Stored returns the level for which everything is written. 0 means that this process does not lead, has not compared
+// Stored returns the level at which all records are written. 0 means that this process does not lead, has not compared
 // the store yet, or still has to write something.
 func (l *Loop) Stored() uint32 { return l.stored.Load() }
 
-// setLevel sets the level, and has the whole store compared again if the level has changed. This happens once in an
-// upgrade.
+// setLevel sets the level. If the level changes while this process leads, the whole store is compared again: at once,
+// or after the comparison or write in progress.
 func (s *State) setLevel(e Levelled) []Effect {
 	if s.writes.level == e {
 		return nil
@@ -46,7 +46,7 @@ func (s *State) setLevel(e Levelled) []Effect {
 	return nil
 }
 
-// storedLevel returns the level if the store was compared with it and nothing waits to be written; 0 otherwise.
+// storedLevel returns the level if the store was compared at that level and no write is pending; 0 otherwise.
 func (s *State) storedLevel() uint32 {
 	if s.phase != ready || !s.writes.idle() || len(s.others.restore) > 0 || s.altered {
 		return 0
@@ -74,8 +74,8 @@ func (w *writes) aboveLevel(source func(model.Key) object.ID) (all []object.Prob
 	for key := range w.wanted.records {
 		if level := model.LevelOf(key.Kind); level > w.level.Level {
 			all = append(all, object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Warning,
-				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, "+
-					"which read level %d", level, w.level.Level)})
+				Message: fmt.Sprintf("the object takes effect once every replica reads level %d: replicas of an older version "+
+					"read level %d only", level, w.level.Level)})
 		}
 	}
 	return all

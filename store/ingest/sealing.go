@@ -19,9 +19,10 @@ import (
 
 // Sealer encrypts private keys before they are written. It must be safe for concurrent use.
 type Sealer interface {
-	// Seal encrypts the private key of the record under key. It returns the ciphertext and the keyed MAC of the private
-	// key. stored is the stored record, or nil. If its MAC is that of the same private key, Seal returns the stored
-	// ciphertext, so that the record does not change. Errors must not contain the private key.
+	// Seal encrypts the private key of one record. key is the key of the record, not an encryption key. stored is the
+	// stored record, or nil. Seal returns the ciphertext and the keyed MAC of the private key. If stored has the same
+	// MAC, Seal returns the stored ciphertext, so that the record does not change. Errors must not contain the private
+	// key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
 	// Reencrypt renews the encryption of private keys in stored that are under an earlier key encryption key. It ends
 	// after the given number of private keys (most). It returns the new ciphertexts by record. They are valid even with an
@@ -32,9 +33,9 @@ type Sealer interface {
 // errNoSealer is the error of all Secrets if there is no Sealer.
 var errNoSealer = errors.New("this process has no key encryption key (--kek)")
 
-// errNotTried is the error of Secrets after one that could not be sealed. It does not repeat that one's error, which
-// may name a Secret of another tenant.
-var errNotTried = errors.New("the private key of a Secret before it could not be sealed, and both are tried again")
+// errNotTried is the error of the Secrets that follow a Secret whose private key could not be sealed. It does not
+// repeat the error of the first Secret, which may belong to another tenant.
+var errNotTried = errors.New("not tried, because the private key of an earlier Secret could not be sealed; both are tried again")
 
 // UnsealedRecord is a Secret whose private key is not sealed yet. The private key is passed to a Sealer only.
 type UnsealedRecord struct {
@@ -75,8 +76,9 @@ func (w *wanted) awaitSeal(private model.PrivateKey, records []model.Record, hea
 	}
 }
 
-// sealing schedules the sealing of private keys, and the repeated encryption of stored ones. request and
-// takeReencrypted return work and results for State; applySealed and applyReencrypted receive results. State owns it.
+// sealing schedules the sealing of private keys, and the repeated encryption of stored private keys. State owns it.
+// request returns the effect Seal, and applySealed receives the event Sealed. applyReencrypted receives the event
+// Reencrypted, and takeReencrypted returns its Secrets for the next batch.
 type sealing struct {
 	wanted        *wanted
 	stored        *stored
@@ -128,7 +130,8 @@ func (s *sealing) request(epoch kv.Epoch) []Effect {
 }
 
 // applySealed adds the sealed records that are still wanted. It returns their keys, each true, and the time of the
-// oldest change among them; zero: unknown. Errors become problems, and their Secrets are tried again.
+// oldest change among them; zero: unknown. An error becomes a problem of the object that source returns for the key.
+// The Secrets with errors are tried again.
 func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (changed map[model.Key]bool, since time.Time) {
 	s.active, s.again = false, false
 	changed = map[model.Key]bool{}
@@ -140,7 +143,7 @@ func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (chang
 		if err := e.Errors[i]; err != nil {
 			s.again = true
 			s.failed[key] = object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Error,
-				Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
+				Message: fmt.Sprintf("the private key cannot be sealed: %v; a version stored before stays in effect", err)}
 			continue
 		}
 		delete(s.wanted.awaitingSeal, key)
@@ -161,20 +164,21 @@ func (s *sealing) problems() (all []object.Problem) {
 	return all
 }
 
-// sealAll carries out Seal. After an error of the sealer, all later Secrets get the same error.
+// sealAll carries out Seal. After an error of the sealer, it does not try the later Secrets, and their error is
+// errNotTried. If sealer is nil, the error of all Secrets is errNoSealer.
 func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 	out := Sealed{Epoch: e.Epoch, Secrets: e.Secrets, Records: make([]model.Record, len(e.Secrets)), Errors: make([]error, len(e.Secrets))}
-	var away error // of the sealer; later keys are not tried, since each might wait for the timeout of the provider
+	var untried error // not nil: no further key is tried, since each might wait for the timeout of the provider
 	if sealer == nil {
-		away = errNoSealer
+		untried = errNoSealer
 	}
 	for i, d := range e.Secrets {
-		if out.Errors[i] = away; away != nil {
+		if out.Errors[i] = untried; untried != nil {
 			continue
 		}
 		sealed, mac, err := sealer.Seal(ctx, d.Record.Key, d.Private, d.Stored)
 		if err != nil {
-			away, out.Errors[i] = errNotTried, err
+			untried, out.Errors[i] = errNotTried, err
 			continue
 		}
 		out.Records[i], out.Errors[i] = sealedAs(d.Record, sealed, mac)

@@ -1,7 +1,8 @@
 // Package loopback reserves addresses for processes that receive their address as an argument. A port that was obtained
-// from the kernel (port 0) and released again may go to the next outgoing connection. Ports of this package are below
-// the kernel's range for outgoing connections, so no connection occupies one of them. Nor can a connection to such a
-// port connect to itself before the server listens.
+// from the kernel (port 0) and released again may go to the next outgoing connection. This package therefore chooses
+// ports outside the kernel's range for outgoing connections, if there are at least 1000 such ports. No outgoing
+// connection occupies such a port. A client that dials such a port before the server listens is refused; it cannot
+// connect to itself.
 package loopback
 
 import (
@@ -18,7 +19,7 @@ import (
 const (
 	lowest  = 16000 // above the default ports of Envoy, Istio and etcd
 	highest = 1<<16 - 1
-	few     = 1000 // a number of ports that suffices to choose from
+	few     = 1000 // smallest acceptable number of candidate ports, and number of attempts of Net
 )
 
 // Address returns a host and port on loopback. Errors are those of On.
@@ -26,7 +27,7 @@ func Address() (string, error) { return On("127.0.0.1") }
 
 // On returns a host and port at an IP address of this machine at which no process listens. The port is reserved for
 // this process, at any address, until the process ends. Other callers of this package in the same network namespace get
-// other ports. Errors: no port is free, or the address is not of this machine.
+// other ports. Errors: ip is not an IP address, ip is not an address of this machine, or no port is free.
 func On(ip string) (string, error) {
 	if net.ParseIP(ip) == nil {
 		return "", fmt.Errorf("loopback: %q is no IP address", ip)
@@ -62,8 +63,9 @@ func PortFor(t failer) int {
 }
 
 // Net returns the first three numbers of 254 addresses of this machine, such as "127.1.2", for servers with fixed
-// ports. It is reserved like a port of On. Servers on all addresses (0.0.0.0) still occupy their ports. An error means
-// that no network is free.
+// ports. The three numbers are reserved for this process until it ends. A server on all addresses (0.0.0.0) occupies
+// its port at these addresses too. An error means that 1000 random choices could not be reserved; it is the error of
+// the last one.
 func Net() (string, error) {
 	var err error
 	for range few {
@@ -89,17 +91,18 @@ func NetFor(t failer) string {
 	return prefix
 }
 
-// reserved are the ports of this process.
+// reserved holds the candidate ports, and the reservations of this process.
 type reserved struct {
 	mu    sync.Mutex
-	ports []int // to choose from
+	ports []int // candidates; nil before the first call of take
 	next  int
 	marks []net.PacketConn // never closed by this process: the kernel closes them when it ends
 }
 
 var ours reserved
 
-// take reserves the next port that no process has. Errors that would affect every port are returned.
+// take reserves the next free port at an IP address, and returns the address with the port. Errors: every candidate is
+// in use, or a candidate failed for a reason that affects every port, such as an address of another machine.
 func (r *reserved) take(ip string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,9 +140,9 @@ func try(address string) error {
 // mark reserves a port against other users of this package.
 func mark(port int) (net.PacketConn, error) { return named(strconv.Itoa(port)) }
 
-// named reserves a name; an error means that a process has it already. A socket name of the abstract kind belongs to
-// the network namespace, as ports do. It is visible to every user, independent of folders for temporary files, and ends
-// with the process (unix(7)).
+// named reserves a name for this process. The error is syscall.EADDRINUSE (errors.Is) if the name is already reserved.
+// The name is an abstract socket name, which belongs to the network namespace, as ports do. An abstract socket name is
+// visible to every user, independent of folders for temporary files, and ends with the process (unix(7)).
 func named(what string) (net.PacketConn, error) {
 	return net.ListenPacket("unixgram", "@navarch-loopback-"+what)
 }
@@ -156,8 +159,9 @@ func ephemeral() (first, last int) {
 	return first, last
 }
 
-// below lists the ports that no outgoing connection gets: those below the range, and those above it if there are too
-// few. If both are too few it lists all ports. A connection may then occupy a port, which a test cannot prevent.
+// below lists the ports from 16000 to 65535 that no outgoing connection gets: the ports below the range, and also the
+// ports above the range if the ports below are fewer than 1000. If both together are fewer than 1000, below lists all
+// ports from 16000. An outgoing connection may then occupy a listed port, which a test cannot prevent.
 func below(first, last int) []int {
 	ports := between(lowest, first-1)
 	if len(ports) < few {

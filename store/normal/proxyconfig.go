@@ -16,8 +16,9 @@ import (
 var imageType = regexp.MustCompile(`^[\w.-]{0,100}$`)
 
 // proxyConfigRecords returns the record of a ProxyConfig
-// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). It refuses, beyond Istio's webhook, values
-// with which no Pod could be created.
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Like Istio it refuses a negative
+// concurrency, and values of variables longer than maxValue. It also refuses names of variables and image types with
+// which no Pod could be created.
 func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	c := &proxyconfigv1.ProxyConfig{}
 	if !r.spec(obj, c) {
@@ -25,21 +26,22 @@ func proxyConfigRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	}
 	r.selector("spec.selector.matchLabels", c.GetSelector().GetMatchLabels())
 	if c.Selector != nil && len(c.Selector.MatchLabels) == 0 {
-		r.warnf(problem.NoEffect, "spec.selector.matchLabels", "none: no workload is selected; without a selector all of the namespace are")
+		r.warnf(problem.NoEffect, "spec.selector.matchLabels",
+			"none: a selector without labels selects no workload; remove the selector to select all workloads of the namespace")
 	}
 	if c.GetConcurrency().GetValue() < 0 {
 		r.errorf("spec.concurrency", "%d: want 0 or more", c.GetConcurrency().GetValue())
 	}
 	for _, name := range sortedKeys(c.EnvironmentVariables) {
 		if len(validation.IsRelaxedEnvVarName(name)) > 0 {
-			r.errorf("spec.environmentVariables", "%q is no name of a variable", name)
+			r.errorf("spec.environmentVariables", "%q is not a valid name of a variable", name)
 		}
 		if n := len(c.EnvironmentVariables[name]); n > maxValue {
 			r.errorf("spec.environmentVariables["+name+"]", "is %d bytes long; %d at most", n, maxValue)
 		}
 	}
 	if !imageType.MatchString(c.GetImage().GetImageType()) {
-		r.errorf("spec.image.imageType", "%.100q cannot end the tag of an image", c.GetImage().GetImageType())
+		r.errorf("spec.image.imageType", "%.100q is not a valid suffix of an image tag", c.GetImage().GetImageType())
 	}
 	return r.record(model.KindProxyConfig, obj, obj.ID.Name, c)
 }

@@ -12,10 +12,10 @@ func TestProxyConfig(t *testing.T) {
 	for spec, want := range map[string][]string{
 		`{concurrency: 0, environmentVariables: {A: b, "with.dots": ""}, image: {imageType: distroless}}`: nil,
 		`{concurrency: -1}`:                                                {"spec.concurrency: -1|want 0 or more"},
-		`{environmentVariables: {"A=B": c}}`:                               {`spec.environmentVariables: "A=B"|no name of a variable`},
-		`{environmentVariables: {"": c}}`:                                  {`spec.environmentVariables: ""|no name of a variable`},
+		`{environmentVariables: {"A=B": c}}`:                               {`spec.environmentVariables: "A=B"|not a valid name`},
+		`{environmentVariables: {"": c}}`:                                  {`spec.environmentVariables: ""|not a valid name`},
 		`{environmentVariables: {A: "` + strings.Repeat("x", 2049) + `"}}`: {"spec.environmentVariables[A]: |2049 bytes"},
-		`{image: {imageType: "debug:1"}}`:                                  {"spec.image.imageType: |cannot end the tag"},
+		`{image: {imageType: "debug:1"}}`:                                  {"spec.image.imageType: |not a valid suffix of an image tag"},
 		`{selector: {}}`:                                                   {"warning spec.selector.matchLabels: none|"},
 		`{selector: {matchLabels: {a: "*"}}}`:                              {"spec.selector.matchLabels: |wildcards"},
 		`{concurrent: 1}`:                                                  {"warning spec.concurrent: unknown field|"},

@@ -15,8 +15,9 @@ import (
 // earlier http match covers a later one that is equal or narrower; an earlier tls or tcp match covers equal ones only.
 // Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
 
-// maxCovering is the largest number of earlier http matches of one VirtualService with which later ones are compared.
-// It bounds the quadratic cost.
+// maxCovering is the largest number of earlier matches with which later ones are compared. It applies to the http, tls
+// and tcp matches of one VirtualService separately, and bounds the quadratic cost. A match of everything is compared in
+// addition.
 const maxCovering = 300
 
 // covering is a match of an earlier rule.
@@ -55,7 +56,9 @@ func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 // same reports whether two matches are equal.
 func same[M matching](earlier, later M) bool { return proto.Equal(earlier, later) }
 
-// cover appends the matches of a rule to the earlier matches. After a match of everything no further ones are needed.
+// cover appends the matches of a rule to the earlier matches, up to maxCovering. If the rule has no matches, or one of
+// them covers empty (a match without conditions), cover appends only a match of everything. After a match of everything
+// it appends nothing.
 func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, covers func(earlier, later M) bool) []covering[M] {
 	var everything M
 	if n := len(earlier); n > 0 && earlier[n-1].match == everything {
@@ -72,7 +75,8 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 	return earlier
 }
 
-// unused warns of the matches of a rule that an earlier match covers, and of the rule if all of them are covered.
+// unused warns of each match of a rule that an earlier match covers, and of the rule if all its matches are covered. It
+// does not warn of a match that only a match of everything covers, because the warning of the rule suffices.
 func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
 	var everything M
 	by := func(m M) int {
@@ -94,7 +98,7 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 		}
 		if earlier[i].match != everything {
 			r.analysef(problem.VirtualServiceIneffectiveMatch, problem.NoEffect, fmt.Sprintf("%s.match[%d]", at, j),
-				"never used: rule %d before it matches all of that", earlier[i].rule)
+				"never used: the earlier rule %d covers this match", earlier[i].rule)
 		}
 	}
 	switch {
@@ -103,7 +107,7 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at, "never used: rule %d before it matches everything", first)
 	default:
 		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at,
-			"never used: rules before it match all that it matches, rule %d is one of them", first)
+			"never used: earlier rules, such as rule %d, cover all its matches", first)
 	}
 }
 
@@ -140,7 +144,7 @@ func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 	return true
 }
 
-// withoutCovers reports whether b excludes everything that a excludes.
+// withoutCovers reports whether b has all conditions of a on excluded headers. Narrower conditions are not recognised.
 func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !proto.Equal(m, other) {
@@ -168,7 +172,8 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 // unsaid reports whether a match has no condition.
 func unsaid(m *networkingv1.StringMatch) bool { return m.GetMatchType() == nil }
 
-// every reports whether a match of a path matches all paths, which begin with a slash.
+// every reports whether m is a prefix of all paths: "/" or empty. It returns false for a nil match and for all other
+// kinds of match, such as regular expressions.
 func every(m *networkingv1.StringMatch) bool {
 	p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix)
 	return is && (p.Prefix == "/" || p.Prefix == "")

@@ -20,18 +20,19 @@ import (
 // GenerationAnnotation of an Event states the generation of the object that the message is about.
 const GenerationAnnotation = "navarch.io/generation"
 
-// reporter is the component that Events name.
+// reporter is the name of the reporting component in Events.
 const reporter = "navarchd"
 
-// Events keeps Events of type Warning. Their names are derived from object and reason, so a new leader finds the Events
-// of its predecessor. It neither lists nor watches Events, because a cluster has many of other components.
+// Events writes Events of type Warning. An Event's name is derived from object and reason, so a new leader updates the
+// Events of its predecessor. Events are not listed or watched, because other components write many Events in a cluster.
 type Events struct {
 	*Writer[corev1.Event]
 	shown map[Key]Desired[corev1.Event]
 }
 
 // NewEvents returns a writer of Events. An empty kubeconfig path stands for the service account of this process's Pod.
-// NewEvents sets API and Kind of the configuration. No request is sent. An error means that the kubeconfig is invalid.
+// NewEvents sets API and Kind of the configuration. No request is sent. Errors: the kubeconfig is invalid, or this
+// process has no service account.
 func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 	client, err := coreClient(kubeconfig)
 	c.API, c.Kind = &eventAPI{coreObjects[corev1.Event, *corev1.Event]{client, "events"}}, "Event"
@@ -39,6 +40,7 @@ func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 }
 
 // Show sets the warnings that should exist from now on. Events of earlier warnings stay until Kubernetes deletes them.
+// Only one goroutine may call Show.
 func (e *Events) Show(all []events.Warning) {
 	want := make(map[Key]Desired[corev1.Event], len(all))
 	for _, w := range all {
@@ -53,8 +55,8 @@ func (e *Events) Show(all []events.Warning) {
 	e.shown = want
 }
 
-// nameOf returns the name of the Event: its object's name, for readers of lists, and a digest of the warning's
-// identity.
+// nameOf returns the key of a warning's Event. The name is the object's name, truncated to 200 bytes, and a digest of
+// object and reason. The object's name is for people who list Events.
 func nameOf(w events.Warning) Key {
 	parts, _ := json.Marshal([]string{w.ID.Group, w.ID.Kind, w.ID.Namespace, w.ID.Name, w.UID, string(w.Reason)}) // strings always encode
 	sum := sha256.Sum256(parts)
@@ -103,7 +105,8 @@ type eventAPI struct {
 
 var _ API[corev1.Event] = (*eventAPI)(nil)
 
-// Follow implements API. It reports an empty list once. An Event that exists causes a conflict when it is written.
+// Follow implements API. It reports an empty list once, and then waits until ctx ends. The first write of an existing
+// Event therefore fails with ErrConflict, and the Writer reads the Event.
 func (a *eventAPI) Follow(ctx context.Context, s Seen[corev1.Event], failed func(error)) error {
 	failed(nil)
 	s.Replace(map[Key]Found[corev1.Event]{})

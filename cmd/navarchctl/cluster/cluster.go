@@ -52,7 +52,8 @@ func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
 	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
-// Given reports whether a kubeconfig exists: by a flag, by $KUBECONFIG, or at its default path.
+// Given reports whether a kubeconfig is selected: by --kubeconfig, --context or $KUBECONFIG, which need not name an
+// existing file, or by a file at the default path.
 func (f *Flags) Given() bool {
 	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
@@ -61,13 +62,13 @@ func (f *Flags) Given() bool {
 	return err == nil
 }
 
-// Kubeconfigs returns the default paths of kubeconfigs.
+// Kubeconfigs returns the paths that are read without --kubeconfig: those in $KUBECONFIG, else the default path.
 func Kubeconfigs() []string {
 	return clientcmd.NewDefaultClientConfigLoadingRules().Precedence
 }
 
-// Contexts returns the contexts of a kubeconfig, sorted; of an empty path those of the default paths. It returns none
-// if the kubeconfig cannot be read.
+// Contexts returns the sorted names of the contexts in a kubeconfig. If the path is empty, it reads $KUBECONFIG or the
+// default path. It returns nil if the kubeconfig cannot be read.
 func Contexts(kubeconfig string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -133,9 +134,10 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the Pods that serve proxies, by name. These are the ready ones, and those that are being deleted and
-// still run, which have proxies until they are drained. others describes the rest ("NAME (why it gets no request)").
-// Errors name the context, the namespace and the labels. It is an error if no Pod is ready.
+// Replicas lists the Pods that serve proxies, sorted by name. ready has the ready Pods, and the Pods that are being
+// deleted and still run, because they have proxies until they are drained. others describes the remaining Pods ("NAME
+// (why it gets no request)"). It is an error if ready would be empty. Errors name the context or the API server, the
+// namespace and the labels.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }
@@ -171,7 +173,7 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 	if len(ready) == 0 {
 		if len(others) == 0 {
 			return nil, nil,
-				fmt.Errorf("%s: no such Pod: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
+				fmt.Errorf("%s: no such Pod: select others with --context, --istio-namespace and --revision, or use --server", where)
 		}
 		return nil, nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
 	}

@@ -29,10 +29,10 @@ func (c canary) check() error {
 	return nil
 }
 
-// takes reports whether a workload belongs to the canary. A hash decides, so all Pods of a workload are treated alike,
-// and a larger percentage includes the workloads of a smaller one. The hash includes the canary's revision, so that
-// each canary has a different selection.
-func (c canary) takes(namespace string, workload Owner) bool {
+// selects reports whether a workload belongs to the canary. A hash decides, so all Pods of a workload have the same
+// answer, and a larger percentage includes the workloads of a smaller one. The hash includes the canary's revision, so
+// that each canary has a different selection.
+func (c canary) selects(namespace string, workload Owner) bool {
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "%s/%s/%s/%s", c.Revision, namespace, workload.Kind, workload.Name)
 	return int(sum.Sum32()%100) < c.Percent
@@ -43,7 +43,7 @@ func (c canary) takes(namespace string, workload Owner) bool {
 // connects to an address other than this revision's Service, because the canary's address is then unknown.
 func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alpha1.ProxyConfig) string {
 	c := s.Config.values.SidecarInjectorWebhook.Canary
-	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.takes(pod.Namespace, workload) {
+	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.selects(pod.Namespace, workload) {
 		return s.Revision
 	}
 	port, ours := strings.CutPrefix(proxy.GetDiscoveryAddress(), NameOf(service, s.Revision)+"."+s.Namespace+".svc:")

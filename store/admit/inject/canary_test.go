@@ -45,7 +45,7 @@ func TestPercentageOfWorkloadsAsksTheCanary(t *testing.T) {
 		s, moved := canarySettings(t, "next", percent), 0
 		for i := range workloads {
 			name := fmt.Sprint("web-", i)
-			if takes := s.Config.values.SidecarInjectorWebhook.Canary.takes("shop", Owner{Kind: "Deployment", Name: name}); takes {
+			if s.Config.values.SidecarInjectorWebhook.Canary.selects("shop", Owner{Kind: "Deployment", Name: name}) {
 				was[name] = true
 				moved++
 			} else if was[name] {

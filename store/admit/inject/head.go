@@ -13,13 +13,13 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of a Pod with a proxy, as sums over all its containers. The creation of a larger Pod would delay that of
-// others.
+// Bounds of a Pod with a proxy. Variables, mounts and ports are sums over all its containers. The creation of a larger
+// Pod would delay that of others.
 const (
 	maxContainers = 256
 	maxLists      = 4096    // of each: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // labels, or annotations, of any Pod, with or without a proxy
+	maxDecided    = 100_000 // JSON values of the labels, and of the annotations, of any Pod, with or without a proxy
 	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
 	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
@@ -41,10 +41,12 @@ type head struct {
 	} `json:"spec"`
 }
 
-// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to maxDecided.
+// pairs holds labels or annotations. Labels and annotations decide whether a Pod gets a proxy, so all are decoded, up
+// to maxDecided.
 type pairs map[string]string
 
-// UnmarshalJSON implements json.Unmarshaler. It fails for more than maxDecided pairs.
+// UnmarshalJSON implements json.Unmarshaler. Errors: the text has more than maxDecided JSON values, of which the object
+// itself is one, or the text is neither an object of strings nor null.
 func (p *pairs) UnmarshalJSON(text []byte) error {
 	if n, err := scan.Values(text); err != nil || n > maxDecided {
 		return errors.Join(err, fmt.Errorf("more than %d labels, or annotations", maxDecided))
@@ -66,7 +68,7 @@ func (l *length) UnmarshalJSON(text []byte) error {
 // themselves are counted.
 type containers struct{ number, variables, mounts, ports length }
 
-// UnmarshalJSON implements json.Unmarshaler. It adds to c.
+// UnmarshalJSON implements json.Unmarshaler. It adds to c. Errors: the value is neither a list of objects nor null.
 func (c *containers) UnmarshalJSON(text []byte) error {
 	if err := c.number.UnmarshalJSON(text); err != nil || c.number > maxContainers {
 		return err
@@ -149,9 +151,10 @@ func members(text string) int {
 	return n
 }
 
-// Concerns reports whether a request is for a Pod that gets a proxy. It implements admit.Chooser: other Pods are
-// admitted even if they are too heavy to decode. It is also true while there are no Settings, and if the head cannot be
-// decoded.
+// Concerns reports whether a request creates a Pod that gets a proxy, or comes from istioctl kube-inject for such a
+// Pod. It implements admit.Chooser, so other Pods are admitted even if they are too heavy to decode. For these two
+// kinds of requests it also returns true while there are no Settings, and if the head of the Pod cannot be decoded. For
+// all other requests it returns false.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

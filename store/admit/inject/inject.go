@@ -2,8 +2,9 @@
 // templates of the ConfigMap istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference
 // as a JSON patch. Handler serves the webhook, and Document injects YAML documents.
 //
-// A Pod that was injected before is first restored to its author's version (again.go), so that a second injection
-// changes nothing.
+// In a Pod that was injected before, the author's probes and Prometheus annotations are restored first. Templates then
+// read the author's version of the Pod (again.go), so that a second injection changes nothing. Containers of the
+// earlier injection stay in the Pod, and the new containers are merged onto them.
 //
 // Owns: the Settings in use, which are replaced as a whole, and the cache of parsed overlays of each Config. Reads: the
 // given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment itself, changes
@@ -44,9 +45,9 @@ type Request struct {
 	Native    bool   // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
 }
 
-// Inject returns a copy of the Pod with its proxy, whatever Decide returns for the Pod. Errors name the invalid
-// annotation of the Pod, or the template that fails. Further errors: the templates and the Pod do not make a valid Pod,
-// or the context has ended.
+// Inject returns a copy of the Pod with its proxy. It does not call Decide. Errors name the invalid annotation of the
+// Pod, or the template that fails. Further errors: the templates and the Pod do not make a valid Pod, or the context
+// has ended.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()
@@ -96,8 +97,9 @@ type task struct {
 	drawn    names  // items that the templates added
 }
 
-// finish applies to pod, the result of the templates, the steps that templates cannot express. from is the Pod without
-// the templates' additions.
+// finish applies the steps that templates cannot express to pod, the result of the templates: the order of containers,
+// metrics, probes and the status annotation are such steps. from is the Pod without the templates' additions. Errors:
+// the annotation with scrape targets is invalid or names the agent's port, or a value cannot be encoded.
 func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// file is the accepted state of one file: its valid objects, and earlier objects that cannot be read now.
+// file is the accepted state of one file. objects contains its valid objects, and while a document is broken also all
+// earlier objects of the file.
 type file struct {
 	sum     [32]byte
 	objects map[object.ID]*object.Object
@@ -23,14 +24,15 @@ type file struct {
 }
 
 // newFile returns the state of a file, given its documents and its state before (nil: none). If the file had objects, a
-// document that is not an object counts as broken.
+// document that is not an object counts as broken. If any document is broken, the objects of before that the documents
+// lack are retained.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
 	had := before != nil && len(before.objects) > 0
 	for _, d := range docs {
 		if d.foreign && had {
-			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. "+
-				"The objects of the file stand until it is written again or removed"
+			d.foreign, d.wrong = false, "is not a Kubernetes object any more: it has neither apiVersion nor kind. "+
+				"The file's earlier objects stay in effect until this document is corrected or removed"
 		}
 		switch {
 		case d.foreign:
@@ -163,7 +165,8 @@ func diffBroken(old, now *file) (began, ended []doc) {
 	return began, ended
 }
 
-// stillBroken reports whether an object with a full name is broken in another document.
+// stillBroken reports whether a present document of any file declares the same object as d and is broken. It returns
+// false if d has no object name.
 func (f *folder) stillBroken(d doc) bool {
 	if d.id.Name == "" {
 		return false
@@ -178,7 +181,8 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events returns the differences between the emitted and the present state of the touched objects.
+// events returns the differences between the emitted and the present state of the touched objects, Puts first. It then
+// counts these differences as emitted.
 func (f *folder) events(touched touches) []object.Event {
 	var puts, deletes []object.Event
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
@@ -198,7 +202,7 @@ func (f *folder) events(touched touches) []object.Event {
 	return append(puts, deletes...)
 }
 
-// withdraw returns the Delete of an emitted object.
+// withdraw removes an object from the emitted state, and returns its Delete.
 func (f *folder) withdraw(id object.ID) object.Event {
 	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location, Why: object.Missing}
 	delete(f.emitted, id)

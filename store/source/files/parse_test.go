@@ -151,7 +151,7 @@ func TestForeignJSON(t *testing.T) {
 	}
 	for i, text := range []string{`{"a": 2}`, `{"a": 3}`} { // the problem is reported once
 		events := read(text)
-		if problems := r.problems(); len(events) != 1-i || len(problems) != 1 || !strings.Contains(problems[0].Message, "is no object of Kubernetes any more") || len(r.emitted) != 1 {
+		if problems := r.problems(); len(events) != 1-i || len(problems) != 1 || !strings.Contains(problems[0].Message, "is not a Kubernetes object any more") || len(r.emitted) != 1 {
 			t.Errorf("%v, %v, emitted %v", events, problems, r.emitted)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// withoutService is the port at which a host gets a virtual host if a VirtualService lists the host. It does not depend
-// on a service of the host.
+// withoutService is the port at which a host that a VirtualService lists gets a virtual host, even without a service.
 const withoutService = 80
 
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
-// ports with HTTP or a detected protocol. It has further virtual hosts if a VirtualService lists it, see portsNamed.
+// ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
+// portsNamed. Only egress listeners that import the host count. The result is empty for the host *.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
@@ -88,8 +88,8 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 	}
 }
 
-// portsNamed returns the ports at which a host has a virtual host because a VirtualService lists it. Ports of the
-// host's own service are left out. The ports are:
+// portsNamed returns the ports at which a host has a virtual host because a VirtualService lists the host. Ports of the
+// host's own services, and ports of other egress listeners than e, are left out. The ports are:
 //   - port 80
 //   - the HTTP ports of an ExternalName Service that makes the host an alias
 //   - the ports of portsOf
@@ -128,9 +128,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf returns the HTTP ports of the hosts of a VirtualService. Hosts that a wildcard of the VirtualService covers
-// are included. A VirtualService may have thousands of hosts with the same result, so it is cached until the step is
-// done.
+// portsOf returns the HTTP ports of the hosts of a VirtualService, sorted. Only hosts that e imports count. Hosts that
+// a wildcard of the VirtualService covers are included, unless another VirtualService decides their routes. A
+// VirtualService may have thousands of hosts with the same result, so the result is cached until the step is done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
@@ -166,8 +166,8 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	return s.ports[servedBy{vs, e}]
 }
 
-// overlapped returns the ports of services that overlap a wildcard: the wildcard covers a host of the service, or a
-// host of the service covers the wildcard.
+// overlapped returns the ports of the services that e imports and that overlap a wildcard: the wildcard covers a host
+// of the service, or a host of the service covers the wildcard.
 func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
 	ports := map[uint32]bool{}
 	serves := func(name string) {
