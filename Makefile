@@ -107,7 +107,7 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	go list -tags kube,grpcnotrace -test -export $$some >/dev/null; \
 	rm -rf out/rights; \
 	{ failed=0; \
-	GOGC=400 go test -tags kube,grpcnotrace -run '^TestKube' -p 4 -count=1 -vet=off -timeout 25m -json $$some || failed=1; \
+	GOGC=400 go test -tags kube,grpcnotrace -run '^TestKube' -p 3 -count=1 -vet=off -timeout 25m -json $$some || failed=1; \
 	[ "$(PKG)" != ./... ] || go test -tags rights,grpcnotrace -count=1 -vet=off -json ./deploy/testcluster/rights || failed=1; \
 	exit $$failed; } | go run ./deploy/tools/totals
 

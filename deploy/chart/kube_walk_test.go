@@ -33,7 +33,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-var walks = flag.Int("walks", 20, "random walks of TestKubeChartWalks")
+// Twenty walks take a third of the time of all tests with a Kubernetes control plane.
+var walks = flag.Int("walks", 6, "random walks of TestKubeChartWalks")
 
 // Any sequence of installations, upgrades, other sizes, rollbacks, uninstallations and new installations works with
 // Helm 3 and 4, without options. After each step the API server has exactly the release's objects, the autoscalers

@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // patience is the time limit of the start, which takes some ten seconds on an idle machine.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // Cluster is a running cluster.
 type Cluster struct {

@@ -52,7 +52,7 @@ var Controllers = []string{"deployment-controller", "replicaset-controller", "en
 	"serviceaccount-controller", "garbage-collector-controller", "root-ca-certificate-publisher-controller"}
 
 // patience is the time limit for steps that take a second on an idle machine.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // ready is the time limit for a program's first answer.
 const ready = patience / 2
