@@ -16,7 +16,7 @@ var (
 	// heldBy matches the test below such a comment.
 	heldBy = regexp.MustCompile(`(?m)^func (\w+)\(`)
 	// formatting matches what an anchor leaves out of a heading.
-	formatting = regexp.MustCompile("[^\\w -]")
+	formatting = regexp.MustCompile(`[^\w -]`)
 )
 
 // unpromised are the chapters of the security pages that tell operators what to do, or what is not prevented.
