@@ -39,6 +39,10 @@ func commands(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
+	// Replicas may be busy with the last joins.
+	if err := s.await("all replicas answer", s.status); err != nil {
+		return err
+	}
 	if err := s.slowest(rowStatus, s.status); err != nil {
 		return err
 	}
@@ -158,6 +162,7 @@ func (s *stage) status() error {
 type apiAnswer struct {
 	Partial []struct {
 		Replica string `json:"replica"`
+		Reason  string `json:"reason"`
 	} `json:"partial"`
 	Sums *struct {
 		Total struct {
