@@ -11,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"navarch.io/navarch/loadtest/gauge"
 )
 
 // Rows of an operator's commands.
@@ -109,13 +107,13 @@ func (s *stage) planned(plan func(ctx context.Context, i int) error) error {
 	}
 	s.row("plans made meanwhile", "", float64(plans))
 	for _, of := range []struct {
-		name string
-		acks *gauge.Histogram
-	}{{"commit to ACK: without plans", &alone.acks}, {"commit to ACK: while plans are made", &beside.acks}} {
-		s.latency(of.name, of.acks)
-		s.row(of.name+", p99", "ms", ms(of.acks.Quantile(.99)))
+		name  string
+		edits *endpointEdits
+	}{{"commit to ACK: without plans", alone}, {"commit to ACK: while plans are made", beside}} {
+		s.latency(of.name, &of.edits.acks)
+		s.row(of.name+", p99", "ms", ms(of.edits.p99()))
 	}
-	s.row(rowPlanDelayed, "", ms(beside.acks.Quantile(.99))/ms(alone.acks.Quantile(.99)))
+	s.row(rowPlanDelayed, "", ms(beside.p99())/ms(alone.p99()))
 	s.row(rowMissing, "", float64(alone.missing+beside.missing))
 	return nil
 }

@@ -109,7 +109,7 @@ func (s *stage) assaultWithTenant(c *cage, args []string, services []int) error 
 	if err := errors.Join(err, side.end()); err != nil {
 		return err
 	}
-	s.row(rowBothP99, "ms", ms(both.acks.Quantile(.99)))
+	s.row(rowBothP99, "ms", ms(both.p99()))
 	s.row(rowBothLost, "", float64(s.lostTo("the server, with a tenant's objects", both)))
 	s.row(rowBothMissing, "", float64(both.missing))
 	s.row(rowBothForeign, "", float64(both.counts[attack.Impersonation].Answers))

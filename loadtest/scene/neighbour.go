@@ -116,9 +116,20 @@ func (s *stage) editAll(services []int, span time.Duration) (*endpointEdits, err
 	return f, errors.Join(err, f.failed)
 }
 
+// ackPatience is the longest wait for the ACKs of one edit of many.
+const ackPatience = 20 * time.Second
+
+// p99 returns the 99th percentile of the times from commit to ACK. ACKs that did not come count as ackPatience.
+func (f *endpointEdits) p99() time.Duration {
+	if missing := uint64(f.missing); missing*100 > f.acks.Count()+missing {
+		return ackPatience
+	}
+	return f.acks.Quantile(.99)
+}
+
 // acknowledged waits for the effects of one edit.
 func (s *stage) acknowledged(f *endpointEdits, e mesh.Edit, probe Probe, edited time.Time) {
-	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, ackPatience)
 	defer cancel()
 	err := probe.Await(ctx)
 	f.mu.Lock()

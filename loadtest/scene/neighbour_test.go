@@ -35,6 +35,22 @@ func small(t *testing.T, f Fleet) *stage {
 		churn: mesh.NewChurn(world, dir), began: time.Now(), fleet: f, make: func(Spec) (Fleet, error) { return f, nil }}
 }
 
+// ACKs that did not come are slow ones: without any ACK the percentile is not zero.
+func TestMissingAcksAreSlow(t *testing.T) {
+	for _, c := range []struct {
+		acks, missing int
+		want          time.Duration
+	}{{0, 100, ackPatience}, {99, 1, time.Millisecond}, {98, 2, ackPatience}, {100, 0, time.Millisecond}} {
+		f := &endpointEdits{missing: c.missing}
+		for range c.acks {
+			f.acks.Record(time.Millisecond)
+		}
+		if got := f.p99(); (got == ackPatience) != (c.want == ackPatience) || got > 2*c.want {
+			t.Errorf("%d ACKs, %d missing: %v, want %v", c.acks, c.missing, got, c.want)
+		}
+	}
+}
+
 // The noisy side contains the services of the largest namespace, the quiet side all others; each service is on one
 // side.
 func TestSides(t *testing.T) {

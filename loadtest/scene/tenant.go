@@ -110,7 +110,7 @@ func (s *stage) tenantAttack(a attack.Tenant, services []int, next *int) error {
 	for how, n := range after.Ended {
 		lost += n - before.Ended[how]
 	}
-	s.row(rowTenantP99+a.Name, "ms", ms(edits.acks.Quantile(.99)))
+	s.row(rowTenantP99+a.Name, "ms", ms(edits.p99()))
 	s.row(rowTenantJoin+a.Name, "ms", ms(slowest))
 	s.row(rowTenantPiece+a.Name, "ms", 1000*done.Buckets(piecesMetric).Since(pieces.Buckets(piecesMetric)).Longest())
 	s.row(rowTenantLost+a.Name, "", float64(lost))
