@@ -49,7 +49,7 @@ func bugReport(s *stage) error {
 // many replicas.
 func (s *Server) report(ctx context.Context, contents string, replicas int) (took time.Duration, size uint64, err error) {
 	began := time.Now()
-	raw, err := s.ask(ctx, http.MethodGet, "report?contents="+contents, nil)
+	raw, err := s.ask(ctx, http.MethodGet, apiRoot+"report?contents="+contents, nil)
 	took = time.Since(began)
 	if err != nil {
 		return 0, 0, err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"syscall"
@@ -182,16 +181,13 @@ type planAnswer struct {
 
 // proxiesBy asks one replica for the proxies of all.
 func (s *stage) proxiesBy(one *Server) (a apiAnswer, err error) {
-	raw, err := one.ask(s.ctx, http.MethodGet, "proxies", nil)
-	if err == nil {
-		err = json.Unmarshal(raw, &a)
-	}
+	err = one.page(s.ctx, apiRoot+"proxies", &a)
 	return a, err
 }
 
 // plan previews objects at all replicas. It is an error if the plan lacks a replica, or refuses an object.
 func (s *stage) plan(ctx context.Context, objects []byte) error {
-	raw, err := s.servers[0].ask(ctx, http.MethodPost, "plan", objects)
+	raw, err := s.servers[0].ask(ctx, http.MethodPost, apiRoot+"plan", objects)
 	if err != nil {
 		return err
 	}
@@ -213,22 +209,4 @@ func (p planAnswer) refused() bool {
 		}
 	}
 	return false
-}
-
-// ask sends a request to an endpoint of the API, and returns the body of a successful answer.
-func (s *Server) ask(ctx context.Context, method, endpoint string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.Debug+apiRoot+endpoint, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s%s: %s: %.200s", apiRoot, endpoint, res.Status, raw)
-	}
-	return raw, err
 }

@@ -1,10 +1,12 @@
 package scene
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -226,29 +228,41 @@ func (s *Server) alive() error {
 // errNoPage is the error for a debug page that a server does not have.
 var errNoPage = errors.New("no such page")
 
-// page reads a JSON page of a server.
+// page reads a JSON page of a server, within five seconds.
 func (s *Server) page(ctx context.Context, path string, into any) error {
-	if s.Debug == "" {
-		return errNoPage
-	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Debug+path, nil)
+	raw, err := s.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// ask sends a request to a page of a server, and returns the body of a successful answer.
+func (s *Server) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	if s.Debug == "" {
+		return nil, errNoPage
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.Debug+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusOK:
-		return json.NewDecoder(res.Body).Decode(into)
-	case http.StatusNotFound:
-		return errNoPage
+	raw, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.StatusCode == http.StatusNotFound:
+		return nil, errNoPage
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %s: %.200s", path, res.Status, raw)
 	}
-	return fmt.Errorf("%s: %s", path, res.Status)
+	return raw, nil
 }
 
 // commit is one entry of the page of commits: one batch that the ingester wrote.

@@ -119,8 +119,9 @@ func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 		}
 	}
 	pl.scope.hosts.Names(func(name string) {
-		if of := pl.scope.hosts.Get(name); of.Service != nil || of.Alias() != nil || pl.scope.hosts.Ruled(of) {
-			o.Hosts = append(o.Hosts, HostName{name, pl.scope.hosts.Ruled(of)})
+		of := pl.scope.hosts.Get(name)
+		if ruled := pl.scope.hosts.Ruled(of); ruled || of.Service != nil || of.Alias() != nil {
+			o.Hosts = append(o.Hosts, HostName{name, ruled})
 		}
 	})
 	slices.SortFunc(o.Hosts, func(a, b HostName) int { return strings.Compare(a.Name, b.Name) })
