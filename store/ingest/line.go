@@ -105,16 +105,18 @@ func (l *line) next() Emit {
 		l.segments = l.segments[1:]
 		return *s.source
 	}
-	for { // ends: the oldest call of all is the first of each of its namespaces
+	waiting := map[*call]bool{} // calls that wait for namespaces; rotations do not change that
+	for {                       // ends: the oldest call of all is the first of each of its namespaces
 		namespace := s.spaces[0]
 		c := s.calls[namespace][0]
 		switch {
-		case s.within(c, 1):
-			for _, of := range c.spaces {
-				s.remove(of)
-			}
-		case s.within(c, 1+maxBefore):
+		case waiting[c]:
 			s.spaces = append(s.spaces[1:], namespace)
+			continue
+		case s.within(c, 1):
+			s.remove(c.spaces...)
+		case s.within(c, 1+maxBefore):
+			waiting[c] = true
 			continue
 		default:
 			s.remove(namespace)
@@ -135,14 +137,19 @@ func (s *segment) within(c *call, n int) bool {
 	})
 }
 
-// remove removes the first call of a namespace, and ends the turn of the namespace.
-func (s *segment) remove(namespace string) {
-	at := slices.Index(s.spaces, namespace)
-	s.spaces = slices.Delete(s.spaces, at, at+1)
-	if left := s.calls[namespace][1:]; len(left) > 0 {
-		s.calls[namespace], s.spaces = left, append(s.spaces, namespace)
-	} else {
-		delete(s.calls, namespace)
+// remove removes the first call of each of some namespaces, and ends their turns.
+func (s *segment) remove(spaces ...string) {
+	ended := make(map[string]bool, len(spaces))
+	for _, namespace := range spaces {
+		ended[namespace] = true
+	}
+	s.spaces = slices.DeleteFunc(s.spaces, func(namespace string) bool { return ended[namespace] })
+	for _, namespace := range spaces {
+		if left := s.calls[namespace][1:]; len(left) > 0 {
+			s.calls[namespace], s.spaces = left, append(s.spaces, namespace)
+		} else {
+			delete(s.calls, namespace)
+		}
 	}
 }
 
