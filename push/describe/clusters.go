@@ -69,8 +69,7 @@ func policyOf(of plan.HostOrigins) (out Section) {
 			}
 		}
 		for _, p := range c.Patches.All() {
-			out.Facts = append(out.Facts, Fact{subject, "patched", []string{
-				model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}.String()}})
+			out.Facts = append(out.Facts, Fact{subject, "patched", []string{patchAt(p)}})
 		}
 	}
 	return out
@@ -78,15 +77,25 @@ func policyOf(of plan.HostOrigins) (out Section) {
 
 // grouped joins the facts that differ in their subjects alone.
 func grouped(all []Fact) (out []Fact) {
+	at, subjects := map[string]int{}, [][]string{}
 	for _, f := range all {
-		i := slices.IndexFunc(out, func(have Fact) bool { return have.Text == f.Text && slices.Equal(have.By, f.By) })
-		if i < 0 {
-			out = append(out, f)
-		} else {
-			out[i].Subject += ", " + f.Subject
+		key := fmt.Sprintf("%q %q", f.Text, f.By)
+		i, known := at[key]
+		if !known {
+			i = len(out)
+			at[key], out, subjects = i, append(out, f), append(subjects, nil)
 		}
+		subjects[i] = append(subjects[i], f.Subject)
+	}
+	for i := range out {
+		out[i].Subject = strings.Join(subjects[i], ", ")
 	}
 	return out
+}
+
+// patchAt names a patch of an EnvoyFilter.
+func patchAt(p model.Patch) string {
+	return at(p.Filter.Key, fmt.Sprintf("spec.configPatches[%d]", p.Index))
 }
 
 // health counts the endpoints of a locality.

@@ -65,6 +65,10 @@ func (q Query) Check() error {
 		return errors.New("name: want the name of the subject")
 	case q.Namespace == "" && q.Noun != Host:
 		return errors.New("namespace: want the namespace of the subject")
+	case q.Host != "" && q.Noun != Pod && q.Noun != Workload:
+		return errors.New("host: only for a pod or a workload")
+	case q.From != "" && (q.Noun == Pod || q.Noun == Workload):
+		return errors.New("from: not for a pod or a workload, which is described itself")
 	case max(len(q.Name), len(q.Namespace), len(q.Host)) > maxText || len(q.From) > 2*maxText+1:
 		return fmt.Errorf("a name has at most %d bytes", maxText)
 	case q.Limit < 0 || q.Limit > MaxHosts:

@@ -170,17 +170,17 @@ func rulesText(m *securityv1.AuthorizationPolicy) string {
 	if n == 0 && m.GetAction() == securityv1.AuthorizationPolicy_ALLOW {
 		return "no rules: it allows nothing"
 	}
+	const most = 3
 	var texts []string
-	for _, rule := range m.GetRules() {
+	for _, rule := range m.GetRules()[:min(n, most)] {
 		if text := brief(rule); text != "{}" {
 			texts = append(texts, text)
 		} else {
 			texts = append(texts, "every request")
 		}
 	}
-	const most = 3
 	if n > most {
-		texts = append(texts[:most], fmt.Sprintf("%d more rules", n-most))
+		texts = append(texts, fmt.Sprintf("%d more rules", n-most))
 	}
 	text := strings.Join(texts, " or ")
 	if provider := m.GetProvider().GetName(); provider != "" {

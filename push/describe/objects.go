@@ -163,17 +163,11 @@ func (d *describer) route() {
 
 // involved reports whether some VirtualServices may decide about a host.
 func involved(of plan.HostOrigins, all []*model.VirtualService) bool {
-	return slices.ContainsFunc(all, func(vs *model.VirtualService) bool {
-		if slices.Contains(deciding(of), vs.Key) {
-			return true
-		}
-		for _, c := range of.Claims {
-			if c.VirtualService.Key == vs.Key {
-				return true
-			}
-		}
-		return false
-	})
+	decided := deciding(of)
+	for _, c := range of.Claims {
+		decided = append(decided, c.VirtualService.Key)
+	}
+	return slices.ContainsFunc(all, func(vs *model.VirtualService) bool { return slices.Contains(decided, vs.Key) })
 }
 
 // routeObject describes a VirtualService.

@@ -174,7 +174,7 @@ func (d *describer) hostInFull(s plan.Seen, of plan.HostOrigins) []Section {
 			is.Facts = append(is.Facts, Fact{"service", portsText(svc), []string{at(svc.Key, "")}})
 		}
 	}
-	return []Section{is, routesOf(s, of), d.passedOf(s, of), policyOf(of), endpointsSection(s, of)}
+	return []Section{is, routesOf(s, of), d.passedOf(of), policyOf(of), endpointsSection(s, of)}
 }
 
 // routesOf lists the routes of a host in their order.
@@ -227,7 +227,7 @@ func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	}
 	by := keysText(deciding(plan.HostOrigins{Routed: []host.Routed{r}}))
 	for _, p := range r.Spec.Patches.All() {
-		by = append(by, model.Place{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d]", p.Index)}.String())
+		by = append(by, patchAt(p))
 	}
 	if len(by) == 0 && of.Service != nil {
 		by = append(by, at(of.Service.Key, ""))
@@ -257,12 +257,13 @@ func serversText(r host.Routed) (names []string) {
 }
 
 // passedOf lists the visible rules for a host that do not apply, and why.
-func (d *describer) passedOf(s plan.Seen, of plan.HostOrigins) Section {
+func (d *describer) passedOf(of plan.HostOrigins) Section {
 	out := Section{Name: "rules that do not apply"}
 	decided := deciding(of)
+	won := slices.IndexFunc(of.Claims, func(c host.Claim) bool { return slices.Contains(decided, c.VirtualService.Key) })
 	for i, c := range of.Claims {
 		if vs := c.VirtualService; !slices.Contains(decided, vs.Key) && d.sees(vs.Key.Namespace) {
-			out.Facts = append(out.Facts, Fact{"VirtualService", whyPassed(of, i), []string{at(vs.Key, "spec.hosts")}})
+			out.Facts = append(out.Facts, Fact{"VirtualService", whyPassed(of.Claims, won, i), []string{at(vs.Key, "spec.hosts")}})
 		}
 	}
 	for _, rule := range of.Passed {
@@ -273,24 +274,23 @@ func (d *describer) passedOf(s plan.Seen, of plan.HostOrigins) Section {
 	return out
 }
 
-// whyPassed states why a claim does not decide the routes of a host.
-func whyPassed(of plan.HostOrigins, i int) string {
-	decided := deciding(of)
-	won := slices.IndexFunc(of.Claims, func(c host.Claim) bool { return slices.Contains(decided, c.VirtualService.Key) })
+// whyPassed states why claim i does not decide the routes of a host. won is the index of the claim that does, or
+// negative.
+func whyPassed(claims []host.Claim, won, i int) string {
 	if won < 0 {
 		return "no rule of it is for these clients, or the host has no HTTP port that they import"
 	}
-	winner, c := of.Claims[won], of.Claims[i]
-	of2 := at(winner.VirtualService.Key, "")
+	winner, c := claims[won], claims[i]
+	name := at(winner.VirtualService.Key, "")
 	switch {
 	case winner.Name != c.Name && won < i:
-		return fmt.Sprintf("it has the host by %s, and %s by the more specific %s", c.Name, of2, winner.Name)
+		return fmt.Sprintf("it has the host by %s, and %s by the more specific %s", c.Name, name, winner.Name)
 	case winner.Reach != c.Reach && won < i:
-		return of2 + " is exported to fewer namespaces, and goes first"
+		return name + " is exported to fewer namespaces, and goes first"
 	case won < i && winner.VirtualService.Created != c.VirtualService.Created:
-		return of2 + " is older"
+		return name + " is older"
 	case won < i:
-		return of2 + " goes first by its name"
+		return name + " goes first by its name"
 	}
 	return "the Sidecar does not import what it needs at the ports of the host"
 }

@@ -30,30 +30,22 @@ const agentCluster = "xds-grpc"
 func bootstrapOf(set *manifest.Set) ([]byte, error) {
 	static := &bootstrapv3.Bootstrap_StaticResources{}
 	for _, r := range set.Types[xds.Cluster].Sorted() {
-		m, err := inspect.Message(r)
+		c, err := message[*clusterv3.Cluster](r)
 		if err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", r.Name, err)
-		}
-		c, is := proto.Clone(m).(*clusterv3.Cluster)
-		if !is {
-			return nil, fmt.Errorf("cluster %s: is a %T", r.Name, m)
+			return nil, err
 		}
 		if c.GetType() == clusterv3.Cluster_EDS && c.GetClusterType() == nil {
 			c.ClusterDiscoveryType, c.EdsClusterConfig = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, nil
-			if c.LoadAssignment, err = message[*endpointv3.ClusterLoadAssignment](set, xds.Endpoint, r.Name); err != nil {
+			if c.LoadAssignment, err = message[*endpointv3.ClusterLoadAssignment](set.Types[xds.Endpoint].Get(r.Name)); err != nil {
 				return nil, err
 			}
 		}
 		static.Clusters = append(static.Clusters, c)
 	}
 	for _, r := range set.Types[xds.Listener].Sorted() {
-		m, err := inspect.Message(r)
+		l, err := message[*listenerv3.Listener](r)
 		if err != nil {
-			return nil, fmt.Errorf("listener %s: %w", r.Name, err)
-		}
-		l, is := proto.Clone(m).(*listenerv3.Listener)
-		if !is {
-			return nil, fmt.Errorf("listener %s: is a %T", r.Name, m)
+			return nil, err
 		}
 		if err := inlineRoutes(set, l); err != nil {
 			return nil, fmt.Errorf("listener %s: %w", r.Name, err)
@@ -72,19 +64,18 @@ func bootstrapOf(set *manifest.Set) ([]byte, error) {
 	return raw, err
 }
 
-// message returns a copy of a decoded resource; nil if the set does not have it.
-func message[M proto.Message](set *manifest.Set, t xds.Type, name string) (none M, err error) {
-	r := set.Types[t].Get(name)
+// message decodes a resource; nil for nil. The caller may change the result.
+func message[M proto.Message](r *xds.Resource) (none M, err error) {
 	if r == nil {
 		return none, nil
 	}
 	m, err := inspect.Message(r)
 	if err != nil {
-		return none, fmt.Errorf("%s %s: %w", t.Noun(), name, err)
+		return none, fmt.Errorf("%s %s: %w", r.Type.Noun(), r.Name, err)
 	}
-	typed, is := proto.Clone(m).(M)
+	typed, is := m.(M)
 	if !is {
-		return none, fmt.Errorf("%s %s: is a %T", t.Noun(), name, m)
+		return none, fmt.Errorf("%s %s: is a %T", r.Type.Noun(), r.Name, m)
 	}
 	return typed, nil
 }
@@ -107,7 +98,7 @@ func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 			}
 			rc := m.GetRouteConfig()
 			if name := m.GetRds().GetRouteConfigName(); name != "" {
-				found, err := message[*routev3.RouteConfiguration](set, xds.Route, name)
+				found, err := message[*routev3.RouteConfiguration](set.Types[xds.Route].Get(name))
 				if err != nil {
 					return err
 				}
@@ -137,11 +128,11 @@ type Bootstrap struct {
 
 // bootstraps returns the bootstraps of a view.
 func (v *View) bootstraps() *Bootstrap {
-	before, err := bootstrapOf(v.Before)
-	after, more := bootstrapOf(v.After)
-	if more != nil {
-		return &Bootstrap{Lacking: more.Error()}
+	after, err := bootstrapOf(v.After)
+	if err != nil {
+		return &Bootstrap{Lacking: err.Error()}
 	}
+	before, err := bootstrapOf(v.Before)
 	if err != nil {
 		before = nil // only the configuration after the change decides
 	}
