@@ -190,7 +190,10 @@ func (c *collection) alone(ctx context.Context, p page, contents report.Contents
 		return "", err
 	}
 	part, err := report.Read(bytes.NewReader(*into), report.Usual)
-	if err != nil || len(part.Processes) != 1 {
+	if err == nil && len(part.Processes) != 1 {
+		err = fmt.Errorf("it has %d processes", len(part.Processes))
+	}
+	if err != nil {
 		return "", fmt.Errorf("%s: its answer is not the report of one process: %w", p.address, err)
 	}
 	return part.Processes[0].Name, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -146,7 +145,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 			addTypes(&f, p)
 		}
 	}
-	_, namespace, _ := strings.Cut(f.Name, ".")
+	namespace := f.Name[strings.LastIndexByte(f.Name, '.')+1:] // names of Pods may have dots
 	answers, err := gather[[]inspect.Problem](ctx, &c.controlPlane, "/debug/problems", cmd.ErrOrStderr())
 	if err != nil {
 		return f, err
@@ -156,8 +155,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	}
 	f.Missing = c.missing
 	if len(f.Behind) > 0 { // the time is known to the API alone, which older replicas do not have
-		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies",
-			url.Values{"namespace": {namespace}, "state": {"behind"}, "limit": {strconv.Itoa(fleetapi.MaxLimit)}})
+		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})
 		for i := range answer.Items {
 			if p := &answer.Items[i]; err == nil && p.Proxy == f.Name {
 				f.Since = p.Since

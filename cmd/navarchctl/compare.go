@@ -188,12 +188,14 @@ type faultError struct{ error }
 
 // dump compares the next dump of a stream.
 func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) error {
-	one := ours{planner: c.planner}
-	defer one.leave()
-	w := compare.Workload{Dump: from}
+	one, w := ours{planner: c.planner}, compare.Workload{Dump: from}
+	defer func() { one.leave() }() // of the proxy that Node joined
 	var comparison *compare.Comparison
 	err := stream.Next(dump.Visitor{
 		Node: func(raw json.RawMessage) error {
+			if comparison != nil {
+				return errors.New("it has more than one node: a dump is of one proxy")
+			}
 			node, err := c.parseNode("the bootstrap's node", raw)
 			if err != nil {
 				return err

@@ -107,7 +107,8 @@ func (c *configured) selected(events []object.Event) []object.Event {
 	})
 }
 
-// ofIstio reports whether a revision's label counts for objects of a group.
+// ofIstio reports whether an API group has Istio's kinds. A revision's label counts for their objects, and a running
+// mesh can plan them.
 func ofIstio(group string) bool {
 	return slices.Contains([]string{model.GroupNetworking, model.GroupSecurity, model.GroupTelemetry, model.GroupExtensions}, group)
 }

@@ -336,7 +336,7 @@ func clientOf(out *show.Described) (client, host, port string) {
 			}
 			for _, f := range s.Facts {
 				if number, is := strings.CutPrefix(f.Subject, "port "); is && port == "" {
-					port = ":" + strings.TrimRight(strings.FieldsFunc(number, func(r rune) bool { return r == ' ' || r == ',' })[0], ",")
+					port = ":" + number[:strings.IndexAny(number+" ", " ,")]
 				}
 			}
 		}

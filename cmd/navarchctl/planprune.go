@@ -58,7 +58,7 @@ func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	var there []*object.Object
 	seen := map[kindName]bool{}
 	for _, k := range kindNames {
-		if seen[k] || !slices.Contains(istioGroups, k.group) {
+		if seen[k] || !ofIstio(k.group) {
 			continue
 		}
 		seen[k] = true
@@ -71,9 +71,6 @@ func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	slices.SortFunc(there, func(a, b *object.Object) int { return a.ID.Compare(b.ID) })
 	return c.pruneTo(p.prune, there)
 }
-
-// istioGroups are the API groups of Istio's kinds, which a running mesh can plan.
-var istioGroups = []string{networking, security, telemetry, extensions}
 
 // all lists the objects of a kind, of all namespaces, whose labels a selector matches. The list is empty for kinds
 // that the API server does not serve.

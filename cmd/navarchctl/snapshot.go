@@ -76,7 +76,7 @@ func bindSnapshot(root *cobra.Command) {
 
 // readsReports returns an error unless a command works on a report with the flags that are set.
 func readsReports(cmd *cobra.Command) error {
-	_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+	name := commandName(cmd)
 	if !slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") }) {
 		return fmt.Errorf("--%s: %s does not read a report, but a running control plane, a cluster or files; these commands read one: %s",
 			snapshotFlag, name, strings.Join(reportReaders, ", "))

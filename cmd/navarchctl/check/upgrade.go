@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -65,7 +66,7 @@ func (k *checker) room() {
 			alone = append(alone, fmt.Sprintf("role %s has %d ready replicas", role, n))
 		}
 	}
-	check := NameUpgradeRoom.of("replicas of each role").count(len(alone))
+	check := NameUpgradeRoom.of("replicas of each role")
 	if len(alone) > 0 {
 		k.add(check.at(fmt.Sprintf("%d roles have fewer", len(alone))), Warning, some(alone),
 			"raise the chart's replicas for the upgrade: without a second replica, new Pods and changes wait for the new one")
@@ -80,7 +81,10 @@ func (k *checker) fleet(ctx context.Context) {
 	var last error = errNoReplica
 	for _, r := range k.processes("xds") {
 		var answer fleetapi.Answer[fleetapi.Proxy]
-		if last = r.debug(ctx, fleetapi.Root+"proxies?limit=0", &answer); last != nil || answer.Sums == nil {
+		if last = r.debug(ctx, fleetapi.Root+"proxies?limit=0", &answer); last == nil && answer.Sums == nil {
+			last = errors.New("an answer without sums")
+		}
+		if last != nil {
 			continue
 		}
 		c := answer.Sums.Total

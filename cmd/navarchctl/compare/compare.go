@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -119,7 +120,7 @@ func (c *Comparison) Section(t xds.Type) { c.has[t] = true }
 // Note adds a remark about the proxy.
 func (c *Comparison) Note(format string, args ...any) {
 	if len(c.result.Notes) < Most {
-		c.result.Notes = append(c.result.Notes, fmt.Sprintf(format, args...))
+		c.result.Notes = append(c.result.Notes, cut(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -319,5 +320,5 @@ func cut(text string) string {
 	if len(text) <= mostText {
 		return text
 	}
-	return text[:mostText] + fmt.Sprintf("... (%d bytes)", len(text))
+	return strings.ToValidUTF8(text[:mostText], "") + fmt.Sprintf("... (%d bytes)", len(text))
 }
