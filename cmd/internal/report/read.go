@@ -23,7 +23,7 @@ type Limits struct {
 	Processes    int
 	Texts        int   // labels and metadata of all nodes
 	Refusals     int   // refused and withheld versions of all proxies
-	Page         int64 // bytes of a page of /debug
+	Page         int64 // bytes of an entry of JSON
 }
 
 // Usual are the limits for archives of fleets of up to about 100,000 proxies.
@@ -121,7 +121,7 @@ func (in *reader) finish() (*Report, error) {
 func (in *reader) entry(name string, size int64, r io.Reader) error {
 	if name == indexName {
 		in.index = true
-		if err := decode(r, size, &in.out.Index); err != nil {
+		if err := in.decode(r, size, &in.out.Index); err != nil {
 			return err
 		}
 		if in.out.Index.Schema != Schema {
@@ -130,7 +130,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 		return nil
 	}
 	if name == envoysName {
-		return decode(r, size, &in.out.Envoys)
+		return in.decode(r, size, &in.out.Envoys)
 	}
 	rest, is := strings.CutPrefix(name, processes)
 	folder, file, inside := strings.Cut(rest, "/")
@@ -152,7 +152,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	switch {
 	case file == factsName:
-		return decode(r, size, &p.Facts)
+		return in.decode(r, size, &p.Facts)
 	case file == recordsName && in.out.Snapshot == nil:
 		s, err := mirror.Read(r)
 		in.out.Snapshot = s
@@ -165,11 +165,9 @@ func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 			p.Held, err = decodeHeld(raw)
 		}
 		return err
-	case strings.HasSuffix(file, ".json") && size > in.limits.Page:
-		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)
 	case strings.HasSuffix(file, ".json"):
 		var page json.RawMessage
-		if err := decode(r, size, &page); err != nil {
+		if err := in.decode(r, size, &page); err != nil {
 			return err
 		}
 		p.Pages[strings.TrimSuffix(file, ".json")] = page
@@ -213,7 +211,10 @@ func content(r io.Reader, size int64) ([]byte, error) {
 }
 
 // decode decodes JSON.
-func decode(r io.Reader, size int64, into any) error {
+func (in *reader) decode(r io.Reader, size int64, into any) error {
+	if size > in.limits.Page {
+		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)
+	}
 	raw, err := content(r, size)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 )
@@ -41,6 +42,7 @@ func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer := NewRecorder()
 	l.Handler.ServeHTTP(answer, in)
-	return &http.Response{Status: http.StatusText(answer.Code), StatusCode: answer.Code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	return &http.Response{Status: fmt.Sprintf("%d %s", answer.Code, http.StatusText(answer.Code)), StatusCode: answer.Code,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: answer.header, Body: io.NopCloser(&answer.Body), ContentLength: int64(answer.Body.Len()), Request: r}, nil
 }

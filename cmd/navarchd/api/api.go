@@ -164,11 +164,12 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 	case deeper:
 		q.Set(proxyParameter, rest)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx := r.Context()
 	if e.posted != nil {
+		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.within)
+		defer cancel()
 	}
-	defer cancel()
 	body, sent, err := a.body(ctx, e, who, w, r)
 	defer sent()
 	var answer any
@@ -291,7 +292,7 @@ func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.He
 			partial[0].Replica + ": " + partial[0].Reason}
 	}
 	if e.fleet && who.Sees == nil {
-		a.lastOf(partial, time.Now())
+		a.lastOf(partial, a.Now())
 	}
 	return e.merge(a, q, parts, partial)
 }

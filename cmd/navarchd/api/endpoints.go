@@ -47,7 +47,8 @@ var endpoints = []endpoint{
 		probes:     true, waits: reportTime, part: reportPart, merge: mergeReport},
 	{name: configName, help: "Resources of one proxy, as Envoy's config_dump: config/NAME.NAMESPACE.",
 		parameters: []string{"types"}, tenants: true, paged: true, part: configPart, merge: merging(mergeFirst)},
-	{name: "plan", help: "Previews a change: POST the objects as YAML documents or JSON; delete=true: they are deleted; alone=true: no " +
+	{name: "plan", help: "Previews a change: POST the objects as YAML documents or JSON; delete=true: they are deleted; removed=N: the last " +
+		"N of them are; alone=true: no " +
 		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups.",
 		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter}, tenants: true, fleet: true,
 		within: debug.PlanBudget, posted: planPart, merge: merging(mergePlans)},

@@ -97,6 +97,7 @@ type stoppedReplica struct {
 func (f *Fleet) Set(members []member.Record, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget(now)
 	present := map[string]bool{}
 	for _, m := range members {
 		present[m.Name] = true
@@ -111,7 +112,6 @@ func (f *Fleet) Set(members []member.Record, now time.Time) {
 		}
 	}
 	f.members = members
-	f.forget(now)
 }
 
 // forget drops replicas that stopped long ago. The caller holds the lock.
@@ -151,7 +151,7 @@ func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
 }
 
 func sumsPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
-	now := time.Now()
+	now := a.Now()
 	if a.Fleet != nil {
 		return a.Fleet.Recorded(now), nil
 	}

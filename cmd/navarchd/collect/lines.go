@@ -20,7 +20,8 @@ func (l *Lines) Write(line []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.last = append(l.last, line...)
 	if over := len(l.last) - maxLines; over > maxLines/4 { // moved seldom
-		l.last = append(l.last[:0], l.last[over:]...)
+		rest := l.last[over:]
+		l.last = append(l.last[:0], rest[bytes.IndexByte(rest, '\n')+1:]...)
 	}
 	return len(line), nil
 }

@@ -107,11 +107,13 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 
 // removedOf returns how many of the last of n objects are deleted. The error names the parameter.
 func removedOf(q url.Values, n int) (int, error) {
-	if q.Get("delete") == "true" {
+	text, all := q.Get("removed"), q.Get("delete") == "true"
+	switch {
+	case all && text != "":
+		return 0, fmt.Errorf("parameter removed=%.20q: delete=true deletes all objects", text)
+	case all:
 		return n, nil
-	}
-	text := q.Get("removed")
-	if text == "" {
+	case text == "":
 		return 0, nil
 	}
 	removed, err := strconv.Atoi(text)
