@@ -34,7 +34,7 @@ var asMember = []string{"--cert=/etc/etcd/tls/tls.crt", "--key=/etc/etcd/tls/tls
 func (i *installation) ownEtcd() {
 	t := i.t
 	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {mesh: other, pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
-	i.runIn("other", "install", "other", i.helm.Dir, "-f", "testdata/own-etcd.yaml", "--wait", "--timeout=120s")
+	i.runIn("other", "install", "other", i.helm.Dir, "-f", "testdata/own-etcd.yaml", "--wait", "--timeout=300s")
 	for want, as := range map[bool][]string{false: nil, true: asMember} {
 		if out, err := i.etcdctl(append(as, "member", "list", "--command-timeout=2s")...); (err == nil) != want {
 			t.Errorf("with the certificate %q: %s, %v", as, out, err)
@@ -49,7 +49,7 @@ func (i *installation) ownEtcd() {
 // maintained runs a CronJob of the chart's now.
 func (i *installation) maintained(name string) {
 	i.MustKubectl(i.t, "", "create", "job", "-n", "other", "--from=cronjob/navarch-etcd-other-"+name, "now-"+name)
-	i.MustKubectl(i.t, "", "wait", "-n", "other", "--for=condition=Complete", "job/now-"+name, "--timeout=60s")
+	i.MustKubectl(i.t, "", "wait", "-n", "other", "--for=condition=Complete", "job/now-"+name, "--timeout=180s")
 	i.at(name)
 }
 
@@ -81,7 +81,7 @@ func (i *installation) loses(members ...string) {
 			}
 			return ""
 		})
-		cluster.AwaitFor(i.t, 2*time.Minute, m+" without its volume", func() string {
+		cluster.AwaitFor(i.t, 5*time.Minute, m+" without its volume", func() string {
 			status := i.get("{.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready} {.status}", "pod", "-n", "other", m)
 			if of := strings.SplitN(status, " ", 3); len(of) < 3 || of[0] == "0" && of[1] != "true" {
 				return "it has not failed, and is not ready: " + status
@@ -124,7 +124,7 @@ func (i *installation) memberLost() {
 	for _, command := range i.commands("Once `etcdctl endpoint health --cluster`") {
 		i.does(command)
 	}
-	i.MustKubectl(t, "", "rollout", "status", "-n", "other", "statefulset/navarch-etcd-other", "--timeout=60s")
+	i.MustKubectl(t, "", "rollout", "status", "-n", "other", "statefulset/navarch-etcd-other", "--timeout=180s")
 	i.at("a member was replaced")
 }
 
@@ -146,7 +146,7 @@ func (i *installation) twoMembersLost() {
 	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: outside, labels: {mesh: other, istio.io/rev: other}}}", "apply", "-f", "-")
 	i.MustKubectl(t, webIn(t, "outside"), "apply", "-f", "-")
 	if os.Geteuid() == 0 { // sidecars run as a user of their own
-		i.MustKubectl(t, "", "wait", "-n", "outside", "--for=condition=Ready", "pod/web", "--timeout=60s")
+		i.MustKubectl(t, "", "wait", "-n", "outside", "--for=condition=Ready", "pod/web", "--timeout=180s")
 	}
 	i.otherServes()
 	root := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert")

@@ -86,7 +86,7 @@ func (i *installation) run(args ...string) string { return i.runIn("istio-system
 
 func (i *installation) runIn(namespace string, args ...string) string {
 	i.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	out, err := i.helm.Run(ctx, append(args, "-n", namespace)...)
 	if err != nil {
@@ -225,7 +225,7 @@ func TestKubeChartLifecycle(t *testing.T) {
 	i := newInstallation(t)
 	i.dryRuns(t)
 	i.at("dry runs")
-	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=60s")
+	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=180s")
 	t.Run("at once", func(t *testing.T) {
 		t.Run("release", func(t *testing.T) {
 			t.Parallel()
@@ -252,7 +252,7 @@ func TestKubeChartLifecycle(t *testing.T) {
 // even between the two installations. Webhooks are deleted first, so no Pod is refused meanwhile. The second
 // installation has the keys of the first, so the root is unchanged.
 func (i *installation) release() {
-	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
+	const values, wait = "testdata/cluster.yaml", "--timeout=300s"
 	// Other Deployments: another one leads, and answers the webhooks, whose own Deployment goes, and comes back; an
 	// autoscaler has changed its number of replicas.
 	const other = `deployments=[{"roles":["ingest","xds","admit"],"resources":{"requests":{"cpu":"50m"}},"autoscaling":{"minReplicas":2,"maxReplicas":3}},{"name":"ca","roles":["ca"],"replicas":1}]`
@@ -338,7 +338,7 @@ func (i *installation) kept() kept {
 // autoscaler holds.
 func (i *installation) leads(deployment string) {
 	i.t.Helper()
-	cluster.AwaitFor(i.t, 2*time.Minute, deployment+" leads", func() string {
+	cluster.AwaitFor(i.t, 5*time.Minute, deployment+" leads", func() string {
 		by := ""
 		for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd")) {
 			if strings.Contains(i.page("istio-system", pod), "\nnavarch_leader 1\n") {
@@ -363,7 +363,7 @@ func (i *installation) leads(deployment string) {
 
 // uninstall deletes everything except the key and Istio's definitions, and prints the remains.
 func (i *installation) uninstall() {
-	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
+	if out := i.run("uninstall", "navarch", "--wait", "--timeout=180s"); !strings.Contains(out, "navarch-kek") {
 		i.t.Errorf("what is kept is not said: %s", out)
 	}
 	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,horizontalpodautoscalers,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings,networkpolicies,configmaps",

@@ -31,14 +31,14 @@ func (i *installation) istiod() (root string) {
 // beside installs a revision beside an istiod without changing it: a namespace is moved to it and back.
 func (i *installation) beside(root string) {
 	was := i.versions()
-	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=120s")
+	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=300s")
 	if os.Geteuid() == 0 {
 		i.joins(beside)
 	}
 	i.rootIs(root)
 	i.MustKubectl(i.t, "", "label", "namespace", "shop", "istio.io/rev-", "istio-injection=enabled")
 	i.istiodAnswers()
-	i.run("uninstall", "beside", "--wait", "--timeout=60s")
+	i.run("uninstall", "beside", "--wait", "--timeout=180s")
 	if now := i.versions(); now != was {
 		i.t.Errorf("of istiod's there is now\n%s\nwas\n%s", now, was)
 	}
@@ -53,7 +53,7 @@ func (i *installation) instead(values, wait string) {
 
 // back restores istiod with its root, after Navarch was in its place.
 func (i *installation) back(root string) {
-	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
+	i.run("uninstall", "navarch", "--wait", "--timeout=180s")
 	i.MustKubectl(i.t, "", "apply", "-f", "testdata/istiod.yaml") // helm install istiod
 	i.istiodAnswers()
 	i.rootIs(root)

@@ -35,7 +35,7 @@ func (i *installation) revisions(root string) {
 		return
 	}
 	i.joins(own)
-	i.run("install", "canary", i.helm.Dir, "-f", "testdata/canary.yaml", "--wait", "--timeout=120s")
+	i.run("install", "canary", i.helm.Dir, "-f", "testdata/canary.yaml", "--wait", "--timeout=300s")
 	i.promoted(canary)
 	i.joins(canary)
 	if now := i.root(); now != root {
@@ -43,7 +43,7 @@ func (i *installation) revisions(root string) {
 	}
 	i.joins(own)
 	i.noneForbidden(canary.app)
-	i.run("uninstall", "canary", "--wait", "--timeout=60s")
+	i.run("uninstall", "canary", "--wait", "--timeout=180s")
 }
 
 // promoted waits until a revision is the one that writes to Kubernetes, and no other is.
@@ -84,7 +84,7 @@ func (i *installation) joins(r revision) {
 	})
 	i.MustKubectl(t, "", "delete", "pod", "-n", "shop", "web", "--ignore-not-found", "--wait")
 	i.MustKubectl(t, "", "apply", "-f", "testdata/web.yaml")
-	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "shop", "--for=condition=Ready", "pod/web", "--timeout=120s"); err != nil {
+	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "shop", "--for=condition=Ready", "pod/web", "--timeout=300s"); err != nil {
 		logs, _ := i.Kubectl(t.Context(), "", "logs", "-n", "shop", "web", "--all-containers", "--tail=30")
 		t.Fatalf("%v %s\n%s", err, out, logs)
 	}
@@ -96,7 +96,7 @@ func (i *installation) joins(r revision) {
 		t.Errorf("Envoy has the Secrets %s", secrets)
 	}
 	// Connections to the Pod go through Envoy, which accepts plain text, because no policy forbids it.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if page, err := i.Kubectl(ctx, "", "get", "--raw", "/api/v1/namespaces/shop/pods/web:9080/proxy/"); err != nil || !strings.Contains(page, "web") {
 		t.Errorf("the application answers %q, %v", page, err)

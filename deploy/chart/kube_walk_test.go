@@ -163,7 +163,7 @@ func (w *walk) install(command string, args ...string) {
 
 func (w *walk) run(command string, args ...string) string {
 	w.done = append(w.done, command+" "+strings.Join(args[min(1, len(args)):], " ")+" "+w.size)
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := w.helm.Run(ctx, append([]string{command, w.name}, append(args, "-n", w.name)...)...)
 	if err != nil {

@@ -167,17 +167,28 @@ func large(body []byte) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// reviews sends reviews at the rate, whether or not earlier answers have arrived, and returns their number.
+// errNoTurn reports a review that the server ended with status 503: its time was over, or too many waited. It counts as
+// one of reviewTimeout.
+var errNoTurn = errors.New("the server did not answer the review")
+
+// reviews sends reviews at the rate, whether or not earlier answers have arrived, and returns their number. A review
+// that the server ends with status 503 is in the figure and in a note; any other error ends the scenario.
 func (s *stage) reviews(row, path string, ask func(i int) error) (n uint64, err error) {
 	s.enter(fmt.Sprintf("%d reviews a second to %s", reviewRate, path))
 	h := &gauge.Histogram{}
 	var answers sync.WaitGroup
 	var mu sync.Mutex // guards failed
 	var failed error
+	var late atomic.Int64
 	span := s.span(reviewSpan)
 	err = s.schedule(time.Second/reviewRate, span, func(i int, due time.Time) error {
 		answers.Go(func() {
 			err := ask(i)
+			if errors.Is(err, errNoTurn) {
+				h.Record(reviewTimeout)
+				late.Add(1)
+				return
+			}
 			h.Record(time.Since(due))
 			mu.Lock()
 			defer mu.Unlock()
@@ -190,6 +201,9 @@ func (s *stage) reviews(row, path string, ask func(i int) error) (n uint64, err 
 	answers.Wait()
 	if err = errors.Join(err, failed); err != nil {
 		return 0, err
+	}
+	if n := late.Load(); n > 0 {
+		s.note("%d of %d reviews to %s got status 503.", n, h.Count(), path)
 	}
 	s.row(row, "ms", ms(h.Quantile(.99)))
 	s.latency("review to answer: "+path, h)
@@ -251,7 +265,11 @@ func review(client *http.Client, url string, body []byte) (*admissionv1.Admissio
 		return nil, err
 	}
 	var answer admissionv1.AdmissionReview
-	if res.StatusCode != http.StatusOK {
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("%w: %.300s", errNoTurn, text)
+	default:
 		return nil, fmt.Errorf("%s: %.300s", res.Status, text)
 	}
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Response == nil {

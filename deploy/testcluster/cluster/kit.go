@@ -40,10 +40,10 @@ func (c *Cluster) MustKubectl(t testing.TB, stdin string, args ...string) string
 	return out
 }
 
-// Await calls f until it returns an empty text, for a minute at most; then it fails the test with f's last text.
+// Await calls f until it returns an empty text, for three minutes at most; then it fails the test with f's last text.
 func Await(t testing.TB, what string, f func() string) {
 	t.Helper()
-	AwaitFor(t, time.Minute, what, f)
+	AwaitFor(t, 3*time.Minute, what, f)
 }
 
 // AwaitFor works like Await, with another time limit.
