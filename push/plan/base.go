@@ -91,7 +91,7 @@ func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err e
 // plan plans a change of the resolved snapshot, until the context ends. moved may be nil.
 func (b *Base) plan(ctx context.Context, c mirror.Change, moved *[]Moved) error {
 	err := b.guarded(func() {
-		yielder := loop.NewYielder()
+		yielder := loop.NewPatientYielder()
 		over := func() bool {
 			yielder.Yield()
 			return ctx.Err() != nil

@@ -79,7 +79,7 @@ type Scanner struct {
 }
 
 // New returns a Scanner at the beginning of a text. It yields to other goroutines while it reads a large one.
-func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewYielder()} }
+func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewPatientYielder()} }
 
 // yieldEvery is the number of members between two looks at the clock, a power of two.
 const yieldEvery = 1 << 10

@@ -12,6 +12,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
+// small is the size of all files of a test.
+func small(string) int64 { return 100 }
+
 // When bursts of changes are over or cut, in milliseconds. Quiet is 30.
 func TestBursts(t *testing.T) {
 	type burst struct {
@@ -55,12 +58,12 @@ func TestBursts(t *testing.T) {
 					changes = changes[1:]
 				}
 				if due, armed := d.due(); !armed || due.After(at(ms)) {
-					if paths, whole, endless := d.take(at(ms)); len(paths) > 0 || whole || endless {
+					if paths, whole, endless := d.take(at(ms), small); len(paths) > 0 || whole || endless {
 						t.Fatalf("took %q before it was due", paths)
 					}
 					continue
 				}
-				paths, _, endless := d.take(at(ms))
+				paths, _, endless := d.take(at(ms), small)
 				got = append(got, burst{ms, len(paths), endless})
 				free = ms + test.reads
 				d.done(at(free))
@@ -182,7 +185,7 @@ func TestFoldersTakeTurns(t *testing.T) {
 	for ms := range 300 {
 		write(ms, fmt.Sprintf("evil/%03d.yaml", ms))
 	}
-	if paths, _, endless := d.take(at(300)); len(paths) != 300 || endless {
+	if paths, _, endless := d.take(at(300), small); len(paths) != 300 || endless {
 		t.Fatalf("of the first burst %d files are read, without end: %v", len(paths), endless)
 	}
 	for ms := 300; ms < 360; ms++ {
@@ -195,7 +198,7 @@ func TestFoldersTakeTurns(t *testing.T) {
 		if !armed || due.After(at(ms)) {
 			t.Fatalf("%d of 61 files were read, and no more are due", len(all))
 		}
-		paths, _, _ := d.take(at(ms))
+		paths, _, _ := d.take(at(ms), small)
 		if len(paths) == 0 || len(paths) > most {
 			t.Fatalf("%d files are read at once", len(paths))
 		}
@@ -209,5 +212,93 @@ func TestFoldersTakeTurns(t *testing.T) {
 	}
 	if _, armed := d.due(); armed {
 		t.Error("more is due than has changed")
+	}
+}
+
+// A burst of large files is divided by bytes: a small file elsewhere is read with the first part. A file that vanished
+// waits until those that may have its objects are read, but not for ever.
+// Promise: security-tenants.md#stop-or-slow-the-control-plane
+func TestLargeBurstsAreDivided(t *testing.T) {
+	now := time.Unix(1000, 0)
+	d := newDirty(30 * time.Millisecond)
+	size := func(path string) int64 {
+		switch {
+		case strings.HasPrefix(path, "evil/"):
+			return mostBytes / 4
+		case path == "gone.yaml":
+			return -1
+		}
+		return 100
+	}
+	write := func(path string) {
+		d.note(now, "/dir", fsnotify.Event{Name: "/dir/" + path, Op: fsnotify.Write}, nil)
+	}
+	read := func(want ...string) {
+		t.Helper()
+		now = now.Add(30 * time.Millisecond)
+		paths, _, parted := d.take(now, size)
+		if !slices.Equal(paths, want) || !parted {
+			t.Fatalf("read are %q, parted: %v, want %q", paths, parted, want)
+		}
+		d.done(now)
+	}
+	write("gone.yaml")
+	for i := range 9 {
+		write(fmt.Sprintf("evil/%d.yaml", i))
+	}
+	write("shop/web.yaml")
+	read("evil/0.yaml", "shop/web.yaml", "evil/1.yaml", "evil/2.yaml")
+	write("shop/new.yaml")
+	read("evil/3.yaml", "shop/new.yaml", "evil/4.yaml", "evil/5.yaml")
+	read("evil/6.yaml", "evil/7.yaml", "evil/8.yaml", "gone.yaml")
+	write("gone.yaml")
+	for range int(longestHold / (30 * time.Millisecond)) {
+		for i := range 5 {
+			write(fmt.Sprintf("evil/%d.yaml", i))
+		}
+		now = now.Add(30 * time.Millisecond)
+		if paths, _, _ := d.take(now, size); slices.Contains(paths, "gone.yaml") {
+			t.Fatal("a file that vanished does not wait for those that exist")
+		}
+		d.done(now)
+	}
+	for i := range 5 {
+		write(fmt.Sprintf("evil/%d.yaml", i))
+	}
+	now = now.Add(30 * time.Millisecond)
+	if paths, _, _ := d.take(now, size); !slices.Contains(paths, "gone.yaml") {
+		t.Errorf("after %v read are %q", longestHold, paths)
+	}
+}
+
+// The walk over a folder divides large files, too, and all of them are read in the end.
+func TestLargeWalksAreDivided(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1000, 0)
+	s, err := New(Config{Dir: dir})
+	do(t, err)
+	w, err := newWatch(dir)
+	do(t, err)
+	defer w.close()
+	d, most, seen := newDirty(s.Quiet), 0, map[string]bool{}
+	emit := func(all []object.Event) {
+		for _, e := range all {
+			seen[e.ID.Name] = true
+		}
+	}
+	for i := range 9 {
+		put(t, fmt.Sprintf("%s/%d.yaml", dir, i), fmt.Sprintf(
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: p%d, namespace: a}\n#%s\n", i, strings.Repeat("x", mostBytes/4)))
+	}
+	d.all(now)
+	for range 20 {
+		before := s.reader.parsed
+		now = now.Add(s.Quiet)
+		s.wake(now, w, d, emit)
+		d.done(now)
+		most = max(most, s.reader.parsed-before)
+	}
+	if len(seen) != 9 || most > 2*4 || most < 3 {
+		t.Errorf("%d objects were emitted, %d files read at once at most", len(seen), most)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -124,7 +125,7 @@ func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 // the moments themselves, instead of Run, and accepts every reading at once. An error means that the folder itself
 // cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
-	readings, tree := s.scan(nil)
+	readings, tree := s.scan(time.Now(), nil)
 	if err := tree.unknown[""]; err != nil {
 		return nil, fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
@@ -145,7 +146,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 		return fmt.Errorf("watch configuration folder %s: %w", s.Dir, err)
 	}
 	defer watch.close()
-	tree := s.rescan(watch, time.Now(), emit, true, nil)
+	tree := s.rescan(watch, time.Now(), emit, nil)
 	if err := tree.unknown[""]; err != nil {
 		return fmt.Errorf("read configuration folder %s: %w", s.Dir, err)
 	}
@@ -178,7 +179,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
 		case <-ticker.C:
-			s.rescan(watch, time.Now(), inParts(emit, dirty.goesOn()), false, dirty.paths)
+			s.rescan(watch, time.Now(), inParts(emit, dirty.goesOn()), dirty)
 		case <-timer.C:
 			s.wake(time.Now(), watch, dirty, emit)
 			dirty.done(time.Now())
@@ -188,10 +189,10 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 
 // wake reads the files that changed, and the pending ones that are due.
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
-	paths, whole, endless := dirty.take(now)
+	paths, whole, endless := dirty.take(now, s.size)
 	emit = inParts(emit, endless)
 	if whole {
-		s.rescan(watch, now, emit, false, dirty.paths)
+		s.rescan(watch, now, emit, dirty)
 	}
 	if again, ok := s.reader.due(); ok && !now.Before(again) {
 		for path := range s.reader.pending {
@@ -204,6 +205,15 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 		readings = append(readings, read(s.Dir, path))
 	}
 	s.forward(s.reader.step(now, readings, false), emit)
+}
+
+// size implements sizes.
+func (s *Source) size(path string) int64 {
+	info, err := os.Stat(filepath.Join(s.Dir, path))
+	if err != nil {
+		return -1
+	}
+	return info.Size()
 }
 
 // inParts returns a function that emits events, with one call for each namespace if changes go on without end.
@@ -235,9 +245,11 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes, but for files that wait to be read.
-func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool, waiting map[string]bool) *tree {
-	readings, tree := s.scan(waiting)
+// rescan walks the whole folder, renews the watches and emits the changes, but for files that wait to be read. Files
+// beyond mostBytes wait from now on. Without dirty the folder is read for the first time, as a whole.
+func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
+	first := dirty == nil
+	readings, tree := s.scan(now, dirty)
 	watch.set(tree.dirs)
 	events := s.reader.step(now, readings, first)
 	s.faults(tree)
@@ -249,20 +261,34 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 }
 
 // scan walks the folder and reads the files that may have changed or vanished, but for those that wait to be read.
-func (s *Source) scan(waiting map[string]bool) ([]reading, *tree) {
+func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)
-	var readings []reading
+	waiting, changed := map[string]time.Time{}, map[string]time.Time{}
+	if dirty != nil {
+		waiting = dirty.paths
+	}
 	for path, sig := range t.files {
-		if s.known[path] != sig && !waiting[path] {
-			readings = append(readings, read(s.Dir, path))
+		if _, waits := waiting[path]; !waits && s.known[path] != sig {
+			changed[path] = now
 		}
+	}
+	paths, left := slices.Sorted(maps.Keys(changed)), []string(nil)
+	if dirty != nil {
+		paths, left = divide(changed, now, len(changed), func(path string) int64 { return t.files[path].size })
+		dirty.keep(now, left, changed)
+	}
+	var readings []reading
+	for _, path := range paths {
+		readings = append(readings, read(s.Dir, path))
 	}
 	for path, err := range t.irregular {
 		readings = append(readings, reading{path: path, err: err})
 	}
 	for path := range s.reader.files {
-		if _, there := t.files[path]; !there && !t.covers(path) && !waiting[path] {
+		_, there := t.files[path]
+		_, waits := waiting[path]
+		if !there && !waits && !t.covers(path) && len(left) == 0 { // files that are left may have its objects
 			readings = append(readings, reading{path: path, missing: true})
 		}
 	}

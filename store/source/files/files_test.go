@@ -180,15 +180,15 @@ func TestRescan(t *testing.T) {
 	put(t, dir+"/a.yaml", pods("a"))
 	s, err := New(Config{Dir: dir})
 	do(t, err)
-	readings, _ := s.scan(nil)
+	readings, _ := s.scan(time.Now(), nil)
 	s.reader.step(time.Now(), readings, true)
 	put(t, dir+"/a.yaml", pods("a=22"))
 	put(t, dir+"/b.yaml", pods("b"))
-	readings, _ = s.scan(nil)
+	readings, _ = s.scan(time.Now(), nil)
 	if got := events(s.reader.step(time.Now(), readings, false)); !slices.Equal(got, []string{"put a=22", "put b"}) {
 		t.Errorf("got %q", got)
 	}
-	if readings, _ = s.scan(nil); len(readings) != 0 {
+	if readings, _ = s.scan(time.Now(), nil); len(readings) != 0 {
 		t.Errorf("nothing changed and %d files were read", len(readings))
 	}
 }

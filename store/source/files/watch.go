@@ -55,13 +55,13 @@ func (w *watch) set(dirs []string) {
 // moment comes, after each twice quiet. So endless edits delay other changes no longer than that.
 type dirty struct {
 	quiet       time.Duration
-	paths       map[string]bool
-	whole       bool // folders or links changed: walk everything
+	paths       map[string]time.Time // when each was noted first
+	whole       bool                 // folders or links changed: walk everything
 	first, last time.Time
 	cut         time.Time // when the previous burst was cut and emitted; zero: it had ended
 }
 
-func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]bool{}} }
+func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]time.Time{}} }
 
 // note adds one event of the watch.
 func (d *dirty) note(now time.Time, root string, e fsnotify.Event, known map[string]*file) {
@@ -76,7 +76,7 @@ func (d *dirty) note(now time.Time, root string, e fsnotify.Event, known map[str
 	case strings.HasPrefix(base, ".") && base != ".":
 	case wanted(rel):
 		d.touch(now)
-		d.paths[rel] = true
+		d.add(rel, now)
 		if info, err := os.Stat(e.Name); err == nil && info.IsDir() {
 			d.whole = true
 		}
@@ -137,13 +137,24 @@ func (d *dirty) end() (at time.Time, cut bool) {
 	return at, false
 }
 
-// most bounds the files that are read at once of a burst without end. Others become dirty meanwhile, and wait for them.
-const most = 16
+const (
+	// most bounds the files that are read at once of a burst without end. Others become dirty meanwhile, and wait for
+	// them.
+	most = 16
+	// mostBytes bounds the contents of the files that are parsed at once: a tenth of a second of processor time.
+	mostBytes = 1 << 20
+	// longestHold bounds the time that a file that has vanished waits for the files that exist. They may have its objects.
+	longestHold = 5 * time.Second
+)
 
-// take returns the burst if it has ended or is cut, and starts the next one. endless reports that this burst and the
-// one before it were both cut, so that related changes cannot be recognised: then folders take turns, and files beyond
-// most stay for the next burst, which is due at once.
-func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
+// sizes returns the size of a file in bytes, by its path; negative: there is no file.
+type sizes func(path string) int64
+
+// take returns the burst if it has ended or is cut, and starts the next one. A burst that has more than mostBytes is
+// divided: folders take turns, and the other files stay for the next burst, which is due at once. endless reports that
+// related changes cannot be recognised, because this burst was divided, or because it and the one before it were cut. Of
+// an endless burst at most most files are taken.
+func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
 	}
@@ -152,20 +163,61 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 		return nil, false, false
 	}
 	whole, endless = d.whole, cut && !d.cut.IsZero()
-	paths = slices.Sorted(maps.Keys(d.paths))
-	var left []string
-	if endless && len(paths) > most {
-		paths = inTurn(paths)
-		paths, left = paths[:most], paths[most:]
+	noted, count := d.paths, len(d.paths)
+	if endless {
+		count = most
 	}
-	if *d = *newDirty(d.quiet); cut {
+	paths, left := divide(noted, now, count, size)
+	if *d = *newDirty(d.quiet); cut || len(left) > 0 {
 		d.cut = now
 	}
-	for _, path := range left {
-		d.paths[path] = true
-		d.first, d.last = now.Add(-2*d.quiet), now
+	d.keep(now, left, noted)
+	return paths, whole, endless || len(left) > 0
+}
+
+// keep leaves paths for the next burst, which is due at once.
+func (d *dirty) keep(now time.Time, paths []string, noted map[string]time.Time) {
+	for _, path := range paths {
+		d.paths[path] = noted[path]
+		d.first, d.last, d.cut = now.Add(-2*d.quiet), now, now
 	}
-	return paths, whole, endless
+}
+
+// add notes a path.
+func (d *dirty) add(path string, now time.Time) {
+	if _, has := d.paths[path]; !has {
+		d.paths[path] = now
+	}
+}
+
+// divide returns the paths that are read now, at most count with at most mostBytes, and those that are left. If some are
+// left, folders alternate, and paths without a file come last unless they have waited longestHold.
+func divide(noted map[string]time.Time, now time.Time, count int, size sizes) (paths, left []string) {
+	paths = slices.Sorted(maps.Keys(noted))
+	sum, bytes := int64(0), map[string]int64{}
+	for _, path := range paths {
+		bytes[path] = size(path)
+		sum += max(0, bytes[path])
+	}
+	if len(paths) <= count && sum <= mostBytes {
+		return paths, nil
+	}
+	paths = inTurn(paths)
+	held := func(path string) int {
+		if bytes[path] < 0 && now.Sub(noted[path]) < longestHold {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(paths, func(a, b string) int { return held(a) - held(b) })
+	n, sum := 0, int64(0)
+	for n < min(count, len(paths)) {
+		if sum += max(0, bytes[paths[n]]); sum > mostBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	return paths[:n], paths[n:]
 }
 
 // inTurn orders sorted paths so that folders alternate.
