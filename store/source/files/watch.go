@@ -51,14 +51,15 @@ func (w *watch) set(dirs []string) {
 	}
 }
 
-// dirty collects the changes of one burst. An endless burst is cut after ten times quiet, and then, until a quiet
-// moment comes, after each twice quiet. So endless edits delay other changes no longer than that.
+// dirty collects the changed paths of one burst. A burst ends after a pause of quiet. A burst without a pause is cut
+// after ten times quiet, and then after each twice quiet until there is a pause. This bounds the delay of other changes
+// by endless edits.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]bool
 	whole       bool // folders or links changed: walk everything
 	first, last time.Time
-	cut         time.Time // when the previous burst was cut and emitted; zero: it had ended
+	cut         time.Time // time at which the previous burst was cut and emitted; zero: it ended with a pause
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]bool{}} }
@@ -113,7 +114,7 @@ func (d *dirty) touch(now time.Time) {
 	d.last = now
 }
 
-// due returns when the burst ends or is cut; false without a burst.
+// due returns the time at which the burst ends or is cut; false: there is no burst.
 func (d *dirty) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false
@@ -122,7 +123,7 @@ func (d *dirty) due() (time.Time, bool) {
 	return due, true
 }
 
-// goesOn reports whether the last burst was cut, and changes have not paused since.
+// goesOn reports whether the previous burst was cut, and there has been no pause since.
 func (d *dirty) goesOn() bool { return !d.cut.IsZero() && !d.first.IsZero() }
 
 func (d *dirty) end() (at time.Time, cut bool) {
@@ -137,12 +138,12 @@ func (d *dirty) end() (at time.Time, cut bool) {
 	return at, false
 }
 
-// most bounds the files that are read at once of a burst without end. Others become dirty meanwhile, and wait for them.
+// most bounds the files that are read at once during changes without a pause, since other changes wait meanwhile.
 const most = 16
 
-// take returns the burst if it has ended or is cut, and starts the next one. endless reports that this burst and the
-// one before it were both cut, so that related changes cannot be recognised: then folders take turns, and files beyond
-// most stay for the next burst, which is due at once.
+// take returns the burst if it has ended or is cut, and starts the next burst. endless reports that this burst and the
+// previous burst were both cut, so that related changes cannot be recognised. Then folders alternate in paths, and
+// paths beyond most stay for the next burst, which is due at once.
 func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -190,8 +191,8 @@ func inTurn(paths []string) []string {
 	return ordered
 }
 
-// done is called after the burst of take was read and emitted. Changes during that time are noted afterwards, so that
-// time does not count as a quiet moment.
+// done is called after the burst of take was read and emitted. Changes during that time are noted only afterwards, so
+// that time does not count as a pause.
 func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now
