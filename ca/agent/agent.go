@@ -1,11 +1,11 @@
 // Package agent is the identity half of navarch-agent. It makes a key, has it certified, serves both to Envoy by SDS on
 // a Unix socket, and renews them in time. On the same socket it serves the certificates, keys and CA certificates that
-// the proxy's configuration names as files of the proxy.
+// the proxy's configuration names as files of the proxy. A root is a CA certificate that the agent and Envoy trust.
 //
 // Owns: the private key, in memory and in OutputDir; the SDS socket; the certificate files in OutputDir.
-// Reads: the token file, for each request; the root file, periodically; the files that Envoy names.
-// Never: logs key material, or sends it to other clients than those of the SDS socket; calls a CA that it cannot
-// verify; drops a certificate before it has the next.
+// Reads: the token file, for each request with the token; the root file, periodically; the files that Envoy names.
+// Never: logs key material, or sends it to clients outside of the SDS socket; calls a CA that it cannot verify; drops a
+// certificate before it has the next.
 package agent
 
 import (
@@ -30,30 +30,33 @@ import (
 type Config struct {
 	Address    string // of the CA, host:port
 	ServerName string // DNS name in the CA's certificate; empty: the host of Address
-	// RootFile has the mesh's root certificates (PEM). It is read every RootPoll. Roots are additional constant roots
-	// (PEM). One of the two is required.
+	// RootFile is the path of the mesh's root certificates (PEM), read every RootPoll. While the file cannot be read or
+	// parsed, the roots read before stay trusted. Roots are additional constant roots (PEM). RootFile, Roots or both
+	// are required.
 	RootFile string
 	Roots    []byte
-	RootPoll time.Duration // period of reading RootFile and of checking the files of secrets; 0: 10 s
+	RootPoll time.Duration // period of reading RootFile and of checking the files that Envoy names; 0: 10 s; never negative
 	// TokenFile contains the bearer token, and is read for each request with the token. Empty: requests to the CA fail,
 	// because the first certificate needs a token.
 	TokenFile string
-	// Name is the identity in CSRs, for signers that read the identity from the CSR. Zero: CSRs contain no identity. A CA
-	// that reads the identity from the credential refuses a CSR with a different identity.
+	// Name is the identity in CSRs, for signers that read the identity from the CSR. Zero: CSRs contain no identity. A
+	// CA that reads the identity from the credential refuses a CSR with a different identity.
 	Name     spiffeid.ID
-	TTL      time.Duration     // requested lifetime in whole seconds; 0: the CA's default
-	Metadata map[string]string // gRPC metadata of requests: ClusterID and the like
+	TTL      time.Duration     // requested lifetime, truncated to seconds; 0: the CA's default
+	Metadata map[string]string // gRPC metadata of certificate requests, for example ClusterID; New copies the map
 
 	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
-	// processes of this process's user may connect. Envoy runs as the same user. Refused is called for other
-	// connections; it may be nil.
-	Socket    string
-	Refused   func(socket.Peer)
-	OutputDir string // OUTPUT_CERTS: the folder for certificate files; empty: none
+	// processes of this process's user may connect. Envoy runs as the same user. Refused is called for each connection
+	// of another user, and accepting waits for its return. It may be nil.
+	Socket  string
+	Refused func(socket.Peer)
+	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio); empty: no files. A
+	// missing folder is created with mode 0700.
+	OutputDir string
 
-	RenewAt float64 // fraction of a new certificate's remaining lifetime after which it is renewed; 0: 0.5
-	// Jitter is the relative random change of RenewAt, in either direction; 0: 0.1. At least half of the time between
-	// RenewAt and the certificate's end is left.
+	RenewAt float64 // fraction of a new certificate's remaining lifetime after which it is renewed, in [0, 1); 0: 0.5
+	// Jitter is the largest relative random change of RenewAt, in either direction, in [0, 1); 0: 0.1. The changed
+	// fraction is at most (1+RenewAt)/2, so that time for retries is left.
 	Jitter float64
 
 	Log *slog.Logger // nil: slog.Default()
@@ -85,8 +88,8 @@ type failure struct {
 	err error
 }
 
-// New validates the configuration and starts nothing. The error joins all fields that are missing or out of range. If
-// there are no such fields, it reports Roots that do not parse.
+// New validates the configuration and returns an Agent, which does nothing until Run. The error joins all fields that
+// are missing or out of range. If there are no such fields, it reports Roots that do not parse.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
@@ -141,8 +144,8 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run serves SDS and renews the certificate until ctx ends, and then returns nil. An error means that the socket cannot
-// be served.
+// Run serves SDS and renews the certificate until ctx ends, and then returns nil. It may be called once. An error means
+// that the socket cannot be served. Failed certificate requests are repeated and do not end Run.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if a.cfg.Socket != "" {
@@ -158,14 +161,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready returns a channel. The channel is closed once the first certificate is in use.
+// Ready returns a channel that is closed once the first certificate is in use.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Identity returns the certificate in use; nil before Ready. It must not be modified.
+// Identity returns the certificate in use; nil before the first. The Identity must not be modified.
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
-// LastFailure returns the time and error of the last completed request for a certificate. After a success, or before
-// the first request, both are zero.
+// LastFailure returns the time and error of the last completed certificate request, if that request failed. Both are
+// zero if it succeeded, or if no request has completed.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -173,10 +176,12 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the requested file secrets with files that cannot be served at present, sorted by name. nil: none.
+// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. It is sorted
+// by name; nil: all files are served.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
-// Renew requests a new certificate and does not wait for it. If a request is under way, another one follows.
+// Renew requests another certificate and does not wait for it. If a request is under way, another one follows. Calls
+// that come before Run handles the first of them count as one call.
 func (a *Agent) Renew() {
 	select {
 	case a.force <- struct{}{}:
@@ -220,7 +225,8 @@ func (a *Agent) renewals(ctx context.Context) error {
 	}
 }
 
-// obtain makes a key, requests a certificate and publishes both. After a failure the previous certificate stays in use.
+// obtain makes a key, requests a certificate and publishes key and certificate. After a failure the previous
+// certificate stays in use.
 func (a *Agent) obtain(ctx context.Context, with credential) event {
 	if a.current.Load() == nil {
 		a.readRoots()

@@ -29,9 +29,10 @@ const maxToken = 64 << 10
 // holdersMethod equals ca/serve.HoldersMethod.
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
-// TLS returns a configuration for one connection to the control plane. It verifies serverName against the present
-// roots, and presents the certificate in use (none before Ready). Later roots and certificates do not change the
-// configuration, so each connection needs a new one.
+// TLS returns a client configuration for one connection to the control plane. The server's certificate must name
+// serverName and chain to the current Roots. If serverName is empty, the transport must set it, as gRPC does. The
+// client certificate is the one in use, if any. Later roots and certificates do not change the
+// configuration, so each connection needs its own call of TLS. The caller owns the result.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {
@@ -48,7 +49,7 @@ func (a *Agent) verifying(serverName string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// dial makes a connection for one request, with the present credential and roots.
+// dial makes a connection for one request with the current roots, and for byCertificate with the certificate in use.
 func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	conf := a.verifying(a.cfg.ServerName)
 	if with == byCertificate {
@@ -107,8 +108,8 @@ func (a *Agent) token() (string, error) {
 	return token, nil
 }
 
-// acknowledged records the fingerprints of a bundle that Envoy acknowledged. sendReports sends the newest set to the CA
-// (ca/serve.HoldersMethod). A newer set replaces a waiting one, which is never sent.
+// acknowledged records the fingerprints of the roots that Envoy acknowledged. sendReports sends the newest set to the
+// CA (ca/serve.HoldersMethod). A newer set replaces a set that sendReports has not received yet.
 func (a *Agent) acknowledged(roots []string) {
 	if a.cfg.held != nil {
 		a.cfg.held(roots)

@@ -15,9 +15,10 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// Parts of the names of file secrets. Istio defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES
-// (pkg/security, 1.31). Navarch adds file-root:CERTIFICATES~REVOCATIONS (push/xds). In names with file-root:, "system"
-// in place of CERTIFICATES means the image's CA certificates.
+// Parts of the names of file secrets: SDS secrets whose names contain the paths of the PEM files to serve. Istio
+// defines file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES (pkg/security, 1.31). Navarch adds
+// file-root:CERTIFICATES~REVOCATIONS (push/xds). In names with file-root:, "system" in place of CERTIFICATES means the
+// CA certificates of the container image.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -36,8 +37,8 @@ type fileName struct {
 	make  func(name string, texts [][]byte) (*secret, error) // makes the secret from the files' contents; nil: the name is invalid
 }
 
-// parseFileName parses a name for which isFileName is true. Relative paths start at this process's working directory,
-// which Envoy shares.
+// parseFileName parses a name for which isFileName is true. Relative paths are relative to this process's working
+// directory, which is also Envoy's.
 func parseFileName(name string) (fileName, error) {
 	const longest = 2*4096 + len(ofCertificate) // two paths (PATH_MAX)
 	if len(name) > longest {
@@ -63,8 +64,8 @@ func parseFileName(name string) (fileName, error) {
 		len(paths), ofCertificate, ofAuthorities, ofAuthorities)
 }
 
-// systemAuthorities returns the path of the image's CA certificates: the first existing place, in the order of Go's
-// crypto/x509. If no place exists, it returns the first.
+// systemAuthorities returns the path of the image's CA certificates. It is the first path of a list that exists, in the
+// order of Go's crypto/x509; if none exists, the first of the list.
 func systemAuthorities() string {
 	places := []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Alpine, distroless
@@ -82,7 +83,8 @@ func systemAuthorities() string {
 	return places[0]
 }
 
-// readFile reads a regular file of at most maxFile bytes. Pipes and devices are refused without blocking.
+// readFile reads a regular file of at most maxFile bytes. For a larger file, a pipe or a device it returns an error
+// without blocking.
 func readFile(path string) ([]byte, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -110,8 +112,8 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	return text, info, nil
 }
 
-// fileCertificate makes the secret of a certificate chain and its key. It fails if chain and key do not match, as
-// between the two writes of a rotation.
+// fileCertificate makes the secret of a certificate chain and its key. It fails if chain and key do not match, for
+// example while a rotation has replaced only one of the two files.
 func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	if _, err := tls.X509KeyPair(texts[0], texts[1]); err != nil {
 		return nil, err // the error names kinds of content, and never shows the key
@@ -119,8 +121,8 @@ func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	return certificateSecret(name, texts[0], texts[1]), nil
 }
 
-// fileAuthorities makes the secret of peers' CA certificates. The revocation lists are in a second file, if any. All
-// issuers of a peer's chain then need a list, as if Envoy read the file itself.
+// fileAuthorities makes the secret of the CA certificates that verify peers. A second file, if named, has revocation
+// lists. With that file, Envoy requires a list of each issuer in a peer's chain, as if Envoy read the file itself.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -135,8 +137,8 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, nil, texts...), nil
 }
 
-// blocks parses the PEM blocks of a kind. It fails only if none of them can be parsed, or there are no blocks of this
-// kind. Envoy may understand blocks that Go does not.
+// blocks parses the PEM blocks of a kind. It fails only if no block of this kind can be parsed, or there is no such
+// block. Envoy may understand blocks that Go does not.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

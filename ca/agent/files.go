@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// maxNames bounds the file secrets requested at a time. maxFile bounds a file in bytes: a Kubernetes Secret has at
-// most 1 MiB.
+// maxNames bounds the number of file secrets that all streams together request. maxFile bounds a file in bytes: a
+// Kubernetes Secret has at most 1 MiB.
 const (
 	maxNames = 256
 	maxFile  = 1 << 20
 )
 
-// files serves the file secrets that Envoy requests (fileName). It reads files at the first request and whenever they
-// change, also when Kubernetes swaps the links of a mounted Secret. While a file is unreadable or invalid, the version
-// read before is served.
+// files serves the file secrets that Envoy requests: secrets whose names contain the paths of their files (fileName).
+// It reads files at the first request and whenever they change, also when Kubernetes swaps the links of a mounted
+// Secret. While a file is unreadable or invalid, the version read before is served.
 type files struct {
 	log  *slog.Logger
 	set  func(...*secret)  // publishes secrets to the streams
@@ -40,8 +40,8 @@ type fileSecret struct {
 	fault   string        // error of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. false: maxNames other
-// secrets are wanted.
+// want registers a stream's interest in a secret, and reads the files for the first stream. false: the secret is not
+// registered, because maxNames other secrets are.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +151,7 @@ func (f *files) read(name string, s *fileSecret) {
 	}
 }
 
-// fails records a fault, and logs it if it is new.
+// fails records a fault, and logs it unless the previous fault had the same text.
 func (f *files) fails(name string, s *fileSecret, err error) {
 	if err.Error() == s.fault {
 		return
@@ -176,9 +176,9 @@ func (f *files) faults() (out []FileFault) {
 	return out
 }
 
-// FileFault is a requested file secret with files that cannot be served at present.
+// FileFault is a secret that Envoy requests by file paths and whose present files cannot be served.
 type FileFault struct {
-	Name   string `json:"name"` // as Envoy requests it, with the paths
-	Error  string `json:"error"`
-	Served bool   `json:"served"` // an earlier version is served
+	Name   string `json:"name"`   // the secret's name as Envoy requests it, with the paths
+	Error  string `json:"error"`  // why the name or the files are refused; never empty
+	Served bool   `json:"served"` // Envoy has a version of the secret that was read earlier
 }

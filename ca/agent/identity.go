@@ -15,22 +15,23 @@ import (
 	"time"
 )
 
-// Identity is an issued certificate with its key. The exported fields do not contain the key.
+// Identity is an issued certificate with its key. The exported fields do not contain the key. Immutable.
 type Identity struct {
-	URI       string // the only URI name: spiffe://... from the mesh's CA
-	Serial    string // lower-case hexadecimal without leading zeros
+	URI       string // the certificate's only URI name; the mesh's CA writes a SPIFFE ID
+	Serial    string // the serial number in lower-case hexadecimal without leading zeros
 	NotBefore time.Time
 	NotAfter  time.Time
 	Issuer    string // the issuer's distinguished name
-	Chain     []byte // PEM, the leaf first
+	Chain     []byte // PEM: the leaf, then its issuers as the CA sent them
 
 	cert tls.Certificate
 }
 
-// TLS returns the certificate with its key, for connections of this process.
+// TLS returns the chain with its private key, for connections of this process. The result shares memory with i and must
+// not be modified.
 func (i *Identity) TLS() tls.Certificate { return i.cert }
 
-// keyPEM is a private key; it prints as [sealed].
+// keyPEM is a private key in PEM. It prints as [sealed].
 type keyPEM []byte
 
 // Format implements fmt.Formatter: no verb shows the bytes.
@@ -39,7 +40,7 @@ func (keyPEM) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 // MarshalText implements encoding.TextMarshaler, for JSON and slog.
 func (keyPEM) MarshalText() ([]byte, error) { return []byte("[sealed]"), nil }
 
-// certify makes a new key and requests a certificate for it. The response is checked as read describes.
+// certify makes a fresh key and requests a certificate for it. The response is checked as read describes.
 func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM, []*x509.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,7 +75,7 @@ func (a *Agent) request() *x509.CertificateRequest {
 }
 
 // read parses and verifies a response of the CA: leaf, issuers, root bundle. The leaf must be for key, name one URI, be
-// valid now, and chain to the roots of the response.
+// valid at present, and chain to the roots of the response.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))

@@ -10,8 +10,8 @@ import (
 // lists are revocation lists in use, one for each issuer.
 type lists []*x509.RevocationList
 
-// parseLists parses PEM with revocation lists only, at most one for each issuer. An empty text has no lists. Envoy
-// verifies their signatures, since it has the issuers.
+// parseLists parses PEM with revocation lists only, at most one for each issuer. For an empty text it returns nil. The
+// signatures of the lists are not verified here: Envoy verifies them, since it has the issuers.
 func parseLists(text []byte) (lists, error) {
 	var out lists
 	for rest := text; ; {
@@ -49,8 +49,8 @@ func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow returns, for each issuer of l, the newer of its lists in l and held. So a lagging replica of the control plane
-// does not undo a revocation. Lists of other issuers are dropped.
+// follow returns one list for each issuer in l: the list with the higher number, of l and held. So a lagging replica of
+// the control plane does not undo a revocation. Lists in held of issuers that are not in l are dropped.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))
 	for i, list := range l {

@@ -11,9 +11,10 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// output writes files to a directory, as in Kubernetes' Secret volumes. The files are links through ..data. A rename of
-// ..data replaces key and certificate at the same moment. Each file is on disk before a link leads to it, so a crash of
-// the machine leaves the old or the new files, complete.
+// output writes files to a directory in the layout of Kubernetes' Secret volumes. Each file name is a link to
+// ..data/NAME, and ..data is a link to a directory with the content. A rename of ..data replaces key and certificate at
+// the same moment. Each file is on disk before a link leads to it, so a crash of the machine leaves either all old or
+// all new files.
 type output struct {
 	dir string
 
@@ -21,7 +22,7 @@ type output struct {
 	link    func(target, path string) error                                        // durable.Link
 }
 
-const freshPrefix = "..data-" // of the directories that ..data names
+const freshPrefix = "..data-" // of the names of directories that ..data links to
 
 func newOutput(dir string) *output {
 	return &output{dir: dir, replace: durable.Replace, link: durable.Link}
@@ -59,7 +60,8 @@ func (o *output) write(files map[string][]byte) error {
 	return o.prune(filepath.Base(fresh))
 }
 
-// prune removes all directories of files except one: the previous one, and those that a crash or an error has left.
+// prune removes all directories with freshPrefix except the named one: the previous directory, and directories that a
+// crash or an error has left.
 func (o *output) prune(except string) error {
 	entries, err := os.ReadDir(o.dir)
 	for _, e := range entries {

@@ -61,7 +61,7 @@ type schedule struct {
 	failures int
 }
 
-// Step applies one event and returns the effects. random is from [0, 1).
+// Step applies one event and returns the effects, in order; nil: none. random is from [0, 1). Calls must not overlap.
 func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 	switch e := e.(type) {
 	case begin, due:
@@ -98,9 +98,9 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential returns the certificate while it is valid, otherwise the token. After each failure it alternates: the CA
-// keeps refusing a revoked certificate, or one of an issuer that it no longer knows. Without a token file it always
-// returns the certificate.
+// credential returns byCertificate while the certificate is valid, otherwise byToken. Each failure switches between the
+// two, because the CA may refuse the certificate for good: it may be revoked, or its issuer unknown. Without a token
+// file the result is always byCertificate.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {

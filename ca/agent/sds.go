@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hub serves the newest secrets. Envoy opens a stream for each name.
+// hub serves the newest secrets by SDS. Envoy opens a stream for each name.
 type hub struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	log          *slog.Logger
@@ -82,7 +82,9 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC.
+// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC. It returns when the stream
+// ends: nil if the client closed its side, otherwise the error of the stream or of its context. A requested name
+// without a secret has no response until the secret exists.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -101,7 +103,8 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 	})
 }
 
-// StreamSecrets implements the same service for GRPC, the state-of-the-world variant.
+// StreamSecrets is DeltaSecrets for GRPC, the state-of-the-world variant. Each response contains all requested secrets
+// that exist.
 func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -133,8 +136,8 @@ func whole(nonce string, due []*secret) *discoveryv3.DiscoveryResponse {
 	return resp
 }
 
-// FetchSecrets returns the named secrets. File secrets exist only while a stream requests them. Unavailable: a name has
-// no secret at present.
+// FetchSecrets returns the named secrets in the order of the names; no names: an empty response. Secrets from files
+// exist only while a stream requests them. The error is gRPC Unavailable if a name has no secret at present.
 func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	secrets, _ := h.get()
 	var due []*secret
@@ -235,7 +238,7 @@ func (c *client) end() {
 	}
 }
 
-// due returns the secrets to send now, sorted by name. While a response is unanswered it returns nil, so that only the
+// due returns the secrets to send, sorted by name. While a response is unanswered it returns nil, so that only the
 // newest version is sent. Roots that Envoy holds from an earlier stream count as acknowledged.
 func (c *client) due(secrets map[string]*secret) []*secret {
 	if c.flight != nil {

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source is a source of roots. The roots of all sources are trusted. A root is dropped once no source has it, so a
-// lagging CA replica or file can delay a rotation but not break one.
+// source is a source of roots. The roots of all sources are trusted. A root is trusted until no source has it any more,
+// so a lagging CA replica or file can delay a rotation but not break it.
 type source uint8
 
 const (
@@ -21,9 +21,10 @@ const (
 	fromPush
 )
 
-// SetTrust replaces the pushed roots (PEM) and their revocation lists (PEM; nil: none). A list with a lower number does
-// not replace the same issuer's list in use. Lists in use of issuers without a pushed list are dropped. The error names
-// the text that does not parse, or an issuer with two lists. The previous roots and lists then stay in effect.
+// SetTrust replaces the roots that the control plane pushed (PEM, at least one) and all revocation lists (PEM; empty:
+// none). The roots of other sources stay. A pushed list does not replace a list in use of the same issuer with a higher
+// number. A list in use is dropped if its issuer has no pushed list. Errors: a text does not parse, an issuer has two
+// lists, or a list has no number or no key identifier of its issuer. With an error nothing changes.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
@@ -63,7 +64,8 @@ func (a *Agent) readRoots() {
 	}
 }
 
-// Roots returns the roots of all sources, each once, sorted by their DER encoding.
+// Roots returns the trusted roots of all sources, each once, sorted by their DER encoding. The caller owns the slice,
+// not the certificates.
 func (a *Agent) Roots() []*x509.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +91,9 @@ func fingerprints(roots []*x509.Certificate) []string {
 	return out
 }
 
-// publish passes the identity and trust to Envoy and to the output directory, once there is a certificate. It holds the
-// lock throughout, so an older state never replaces a newer one.
+// publish passes certificate, key, roots and revocation lists to Envoy, and all but the lists to the output directory.
+// Before the first certificate it does nothing. It holds the lock throughout, so an older state never replaces a newer
+// one.
 func (a *Agent) publish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

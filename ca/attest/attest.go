@@ -1,8 +1,8 @@
 // Package attest authenticates callers by a token or by the connection's certificate, never by the content of a
 // request.
 //
-// Owns: caches of verification keys (also in files) and of verified tokens; the key of our own issuer (Local).
-// Reads: nothing else of ours.
+// Owns: caches of verification keys (also in files) and of verified tokens; the key of the issuer Local.
+// Reads: the key file of Local; no state of other packages.
 // Never: logs a token.
 package attest
 
@@ -24,25 +24,25 @@ type Caller struct {
 	ID             spiffeid.ID // spiffe://<trust domain>/ns/<ns>/sa/<sa>
 	Namespace      string
 	ServiceAccount string
-	// By is the kind of the credential: ByToken or ByCertificate. A caller by certificate renews; first certificates
-	// are issued by token.
+	// By is the kind of the credential: ByToken or ByCertificate. The first certificate of a workload is issued by
+	// token; renewals may use the certificate.
 	By string
 	// Pod is the name of the Pod that the token is bound to; empty: none. PodUID is the Pod's uid; empty: unknown. A
-	// certificate has both from the token that it goes back to (issue.Origin).
+	// certificate records both from the token by which its first certificate was issued (issue.Origin).
 	Pod, PodUID string
 	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens without it.
 	AccountUID string
-	// Issued is the time when a token was issued. For a certificate it is the time when a token last proved the caller
-	// (issue.Follows), with Certificates.Foreign the certificate's time of issue (issue.IssuedAt). Zero: unknown.
+	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
+	// caller (issue.Follows). With Certificates.Foreign it is the certificate's time of issue (issue.IssuedAt). Zero:
+	// unknown.
 	Issued time.Time
 	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
-	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate has the cluster of the token that
-	// it goes back to. Empty: unknown.
+	// Cluster is the cluster whose keys or Reviewer verified the token. A certificate records the cluster of its first
+	// token. Empty: unknown.
 	Cluster string
-	// Token distinguishes tokens without a Pod: the first 128 bytes of the id (jti), else a digest. A certificate has
-	// the value of the token that it goes back to, or the serial number of the first certificate without an origin.
-	// Empty: unknown.
+	// Token identifies a token without a Pod: the first 128 bytes of its id (jti), or without an id a digest of the
+	// token. For a certificate it is the value in its issue.Origin. Empty: unknown, or the token has a Pod.
 	Token string
 	// Proven is the time when a token last proved the caller. Only ca/serve sets it. Zero: unknown.
 	Proven time.Time
@@ -51,8 +51,8 @@ type Caller struct {
 	NotBefore, NotAfter time.Time
 }
 
-// Origin returns the origin to record in a certificate for the caller. A renewal of a certificate without an origin
-// records that certificate's serial number.
+// Origin returns the origin to record in a certificate for the caller: Pod, PodUID, Token and Cluster. If Pod and Token
+// are empty, Serial takes the place of Token.
 func (c Caller) Origin() issue.Origin {
 	o := issue.Origin{Pod: c.Pod, PodUID: c.PodUID, Token: c.Token, Cluster: c.Cluster}
 	if o.Pod == "" {
@@ -61,8 +61,9 @@ func (c Caller) Origin() issue.Origin {
 	return o
 }
 
-// Credential distinguishes the credentials of one identity. A token and all certificates that go back to it have the
-// same value. With a Pod the value is the Pod's, so all tokens of one Pod share it. Empty: unknown.
+// Credential returns a value that distinguishes the credentials of one identity. A token and all certificates that were
+// issued and renewed by it have the same value. With a Pod it is the Pod's name and uid, so all tokens of one Pod share
+// it. Otherwise it is Token, or Serial if Token is empty. Empty: unknown.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")
@@ -70,10 +71,10 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. Istio's SPIFFE IDs
-// name a namespace and a service account of the whole mesh, so the ID alone does not show a cluster. A certificate
-// without a cluster (another CA's, or an older version's) does not prove any. A token without a cluster proves each: it
-// comes from our own issuer (Local), or another TokenIssuer whose callers may claim any cluster.
+// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID does
+// not: Istio's IDs name a namespace and a service account, but no cluster. The result is true if Cluster equals
+// cluster. A token without a cluster proves every cluster: it comes from a TokenIssuer without a cluster, whose callers
+// may claim any. A certificate without a cluster (of another CA, or of an older version) proves none.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
@@ -84,18 +85,20 @@ const (
 	ByCertificate = "certificate"
 )
 
-// Authenticator authenticates the caller of a gRPC method by the context's peer and metadata. ErrNone: the call has no
-// credential of the Authenticator's kind, so another one may try. Any other error is final.
+// Authenticator authenticates callers of gRPC methods by the context's peer and metadata.
 type Authenticator interface {
+	// Authenticate returns the verified caller. ErrNone: the call has no credential of the Authenticator's kind, so
+	// another Authenticator may try. Any other error refuses the call. With an error the Caller is zero. Safe for
+	// concurrent use.
 	Authenticate(ctx context.Context) (Caller, error)
 }
 
 // ErrNone means that an Authenticator found no credential of its kind.
 var ErrNone = errors.New("no credential")
 
-// Reasons to refuse a credential, for errors.Is. ErrDenied means a fault of the credential (gRPC Unauthenticated).
-// ErrUnavailable means a fault of the control plane (Unavailable): the same credential may be accepted later. No error
-// shows a token.
+// Reasons to refuse a credential, for errors.Is. ErrDenied means a fault of the credential (gRPC Unauthenticated). The
+// errors from ErrMalformed to ErrIdentity match ErrDenied. ErrUnavailable means a fault of the control plane
+// (Unavailable): the same credential may be accepted later. No error shows a token.
 var (
 	ErrDenied      = errors.New("credential not accepted")
 	ErrMalformed   = fmt.Errorf("%w: malformed", ErrDenied)
@@ -111,8 +114,9 @@ var (
 	ErrUnavailable = errors.New("credential cannot be verified now")
 )
 
-// Chain returns an Authenticator that tries others in order. After ErrNone it tries the next. Any other result is
-// final, so that an invalid credential cannot hide behind another. If all return ErrNone, the error joins theirs.
+// Chain returns an Authenticator that tries authenticators in order, until one returns no error or an error that is not
+// ErrNone. So a valid credential does not hide an invalid one that is tried first. If all return ErrNone, the error
+// joins theirs; without authenticators it is ErrNone. The caller must not modify the slice afterwards.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 type chain []Authenticator

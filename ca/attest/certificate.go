@@ -20,11 +20,11 @@ import (
 // verified them.
 type Certificates struct {
 	// TrustDomain is the trust domain of each Caller.ID. A certificate may name one of Aliases instead, such as an
-	// earlier trust domain of the mesh. Aliases is called each time; nil: none.
+	// earlier trust domain of the mesh. Aliases is called for certificates with another trust domain; nil: no aliases.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
-	// Foreign means that another CA signs. That CA may copy extensions from CSRs, so a certificate's statements about
-	// its token are ignored.
+	// Foreign means that another CA signs. That CA may copy extensions from CSRs, so a certificate's extensions about
+	// its token are ignored: Caller.Pod, PodUID, Token and Cluster are empty.
 	Foreign bool
 	Now     func() time.Time // nil: time.Now
 }
@@ -47,8 +47,9 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	return c.Verify(info.State.VerifiedChains[0][0])
 }
 
-// Verify returns the caller named by a certificate with a verified chain. It checks the end of validity again, because
-// a connection may outlive the certificate that opened it. Errors match ErrDenied.
+// Verify returns the caller named by a certificate whose chain the TLS handshake verified. It checks the end of
+// validity again, because a connection may outlive the certificate that opened it. Errors match ErrDenied: ErrExpired,
+// or ErrIdentity for a CA certificate and for a name that is not a workload's SPIFFE ID of this mesh.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {

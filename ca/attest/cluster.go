@@ -12,15 +12,16 @@ import (
 )
 
 // A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers with the same name, keys
-// with the same id, even the same key. So only the keys of the cluster that a call names are tried.
+// with the same id, even the same key. So only the keys of the cluster that a call names, and of issuers without a
+// cluster, are tried.
 
-// shown is a token and the cluster that its call names; empty: any.
+// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names; empty: any.
 type shown struct {
 	token   [sha256.Size]byte
 	cluster string
 }
 
-// remembered returns the caller of a token, if the token was verified before for calls of this cluster. It removes
+// remembered returns the cached caller of a token that was verified before for calls of this cluster. It removes
 // entries that have expired or whose keys were removed.
 func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bool) {
 	for _, key := range []shown{{token, cluster}, {token, ""}} {
@@ -48,8 +49,8 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 // security/pkg/nodeagent/caclient/providers/citadel/client.go).
 const clusterMetadata = "clusterid"
 
-// clusterOf returns the cluster that a call names, or the config cluster; empty: any. Only a token verified by that
-// cluster's keys proves it. ErrMalformed: the call names two clusters.
+// clusterOf returns the cluster that a call names; if it names none, TokensConfig.Cluster; empty: any. The name is a
+// claim until a token is verified by that cluster's keys. ErrMalformed: the call names two clusters.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -71,9 +72,9 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token by the keys of the issuers of a name, and returns the matching issuer's cluster. Only issuers
-// that may speak for cluster of (empty: any) are tried. If no keys match, the error is the last that matches
-// ErrUnavailable, else the first.
+// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the matching
+// issuer's cluster. Only issuers of the cluster named by the argument of (empty: any), and issuers without a cluster,
+// are tried. If no keys match, the error is the last that matches ErrUnavailable, else the first.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -102,9 +103,9 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named returns the issuers of a name that may speak for cluster of (empty: any). remote reports whether
-// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's name is not fetched yet
-// and may be this name. In the latter case the other issuers are returned as well.
+// named returns the issuers with a name that have no cluster, or the cluster named by the argument of (empty: any).
+// remote reports whether TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's
+// name is not fetched yet and may be this name. In the latter case the other issuers are returned as well.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

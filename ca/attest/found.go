@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// KeysConfig.Ask fetches keys together with the name of their issuer. A file saves both for a start while the source
-// does not answer.
+// KeysConfig.Ask fetches keys together with the name of their issuer. The file KeysConfig.Memory keeps both for a
+// process that starts while the source does not answer.
 
 // maxIssuer bounds the name of an issuer, in bytes.
 const maxIssuer = 1024
@@ -36,7 +36,8 @@ type memory struct {
 	Keys   []byte `json:"keys"` // JWKS
 }
 
-// Issuer returns the issuer's name as KeysConfig.Ask fetched it. Empty: it is not fetched yet, or configured elsewhere.
+// Issuer returns the issuer's name that KeysConfig.Ask returned with the keys, or that came with the keys of
+// KeysConfig.Before or Memory. Empty: there are no keys yet, or Ask is nil.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -99,7 +100,7 @@ func (k *Keys) remembered() {
 	k.set.Store(set)
 }
 
-// EndSaving ends the use of KeysConfig.Memory: once it returns, nothing writes the file, also no fetch under way.
+// EndSaving ends the use of KeysConfig.Memory. It waits for a write under way. Later fetches do not write the file.
 func (k *Keys) EndSaving() {
 	k.saving.Lock()
 	defer k.saving.Unlock()

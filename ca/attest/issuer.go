@@ -17,12 +17,12 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest lifetime of our own tokens. A single token cannot be revoked. Its identity can be revoked,
-// and a new key invalidates all tokens.
+// MaxMintTTL is the longest lifetime of a token of an Issuer. A single token cannot be revoked, but its identity can. A
+// change of the Issuer's key invalidates all its tokens.
 const MaxMintTTL = 30 * 24 * time.Hour
 
-// Issuer makes tokens without Kubernetes: for the embedded default, development and VMs. They have the form of
-// Kubernetes' tokens, so that one verifier suffices. Printing an Issuer does not show its key.
+// Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. They
+// have the form of Kubernetes' tokens, so that Tokens verifies both. Printing an Issuer does not show its key.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -30,8 +30,8 @@ type Issuer struct {
 	now    func() time.Time
 }
 
-// NewIssuer returns an issuer with a name (claim iss) and a P-256 key. now may be nil: time.Now. Errors: no name, no
-// key, or another kind of key.
+// NewIssuer returns an issuer with a name (claim iss) and an ECDSA key on P-256. A nil now means time.Now. Errors: the
+// name is empty, or the key is nil or of another kind.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -66,8 +66,8 @@ func (i *Issuer) Name() string { return i.name }
 // JWKS returns the public keys as a JWKS, for verifiers elsewhere. The result must not be modified.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
-// Verifier returns the entry of TokensConfig.Issuers that accepts this issuer's tokens. Its Cluster is empty. Errors
-// are those of StaticKeys.
+// Verifier returns the entry for TokensConfig.Issuers that accepts this issuer's tokens. Its Cluster is empty, so
+// callers may claim any cluster. Errors are those of StaticKeys.
 func (i *Issuer) Verifier() (TokenIssuer, error) {
 	keys, err := StaticKeys(i.jwks)
 	return TokenIssuer{Name: i.name, Keys: keys}, err
@@ -78,15 +78,16 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL). It also returns the token's
-// end. Errors: the ttl is out of range, the audience is empty, or a name cannot be part of a SPIFFE ID. Kubernetes'
-// stricter rules for names are not checked.
+// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL). It also returns
+// the token's end; a fraction of a second in ttl is in that result but not in the token. Errors: ttl is out of range,
+// the audience is empty, a name cannot be part of a SPIFFE ID, or signing fails. Kubernetes' stricter rules for names
+// are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for a token that is bound to a Pod, as in Kubernetes. Empty pod: unbound. Budgets count by Pod
-// (push/budget). Errors are those of Mint; the Pod's name is not checked.
+// MintBound is Mint for a token that is bound to a Pod by name, without a uid; empty: unbound. Callers with the same
+// Pod share one budget (push/budget). Errors are those of Mint; the Pod's name is not checked.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

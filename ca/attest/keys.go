@@ -32,12 +32,13 @@ type KeysConfig struct {
 	Discovery string // an OpenID issuer: <issuer>/.well-known/openid-configuration names the URL of the keys
 	URL       string // of a JWKS
 	File      string // a JWKS, or public keys as PEM
-	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). Whose identifies the source in messages and Memory.
+	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). Whose names Ask's source in messages and in Memory.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
-	// Memory is a file that keeps the last result of Ask for the next start; empty: none.
+	// Memory is a file that keeps the last result of Ask for the next start; empty: none. A file of another Whose, or a
+	// broken one, is ignored with a warning.
 	Memory string
-	// Before provides the keys until the first successful fetch. If it is nil or has no keys, Memory provides them.
+	// Before provides the keys until the first successful fetch; NewKeys copies them. nil or without keys: Memory does.
 	Before *Keys
 	// Client fetches from Discovery or URL, with the endpoint's CA and bearer token if it needs them. nil: a plain
 	// client that refuses redirections to plain text.
@@ -49,9 +50,9 @@ type KeysConfig struct {
 	Now         func() time.Time // nil: time.Now
 }
 
-// Keys are an issuer's public keys. Run fetches them in the background. The last good keys stay in use while the
-// endpoint is down. A token with an unknown key causes one more fetch, at a limited rate. A RemoteKeySet of go-oidc has
-// no such limit: it fetches whenever a token names an unknown key. Safe for concurrent use.
+// Keys are an issuer's public keys. Run fetches them periodically. The last good keys stay in use while the source is
+// down. A token with an unknown key causes one more fetch, at most one in KeysConfig.MinInterval. A RemoteKeySet of
+// go-oidc has no such limit. Safe for concurrent use.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
@@ -76,9 +77,9 @@ type flight struct {
 	err  error // read after done is closed
 }
 
-// NewKeys validates the configuration, and loads the keys of Before or Memory. It fetches nothing. Run refreshes the
-// keys. Without Run, only a token with an unknown key causes a fetch. Errors: not exactly one source is given, or a URL
-// is neither https nor on loopback.
+// NewKeys validates the configuration, and loads the keys of Before or Memory. It fetches nothing. Without Run, only
+// Refresh and tokens with an unknown key cause a fetch. Errors: not exactly one source is given, or a URL is invalid,
+// contains a user, or is plain http to a host that is not loopback.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -139,8 +140,8 @@ func nameless(load func(context.Context) ([]byte, error)) func(context.Context) 
 	}
 }
 
-// StaticKeys returns constant keys from a JWKS or PEM. Keys of unsupported kinds are left out. Errors: the text is
-// neither, or no key is left.
+// StaticKeys returns constant keys from a JWKS or from public keys in PEM. Keys of unsupported kinds are left out.
+// Errors: the text is neither, or no key is left.
 func StaticKeys(text []byte) (*Keys, error) {
 	set, _, err := parseKeys(text)
 	if err != nil {
@@ -179,7 +180,7 @@ func checkRedirect(r *http.Request, before []*http.Request) error {
 
 // Run refreshes the keys until ctx ends, and then returns the error of ctx. After a failure it retries after one
 // second, then after twice the time, up to KeysConfig.Refresh. It logs the first failure and the first success after
-// failures.
+// failures. For static keys it only waits for ctx.
 func (k *Keys) Run(ctx context.Context) error {
 	if k.load == nil {
 		<-ctx.Done()
@@ -215,8 +216,8 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh fetches the keys now, or waits for the fetch under way. If ctx ends, the fetch continues. Errors: those of
-// the fetch, and of ctx. Static keys are not fetched: nil.
+// Refresh fetches the keys, or joins a fetch under way, and waits for its end. If ctx ends, the fetch continues without
+// the caller. Errors: those of the fetch, and of ctx. For static keys it returns nil at once.
 func (k *Keys) Refresh(ctx context.Context) error {
 	return wait(ctx, k.start(true))
 }
@@ -224,8 +225,8 @@ func (k *Keys) Refresh(ctx context.Context) error {
 // Loaded reports whether there are keys. Without keys, tokens cannot be verified.
 func (k *Keys) Loaded() bool { return k.set.Load() != nil }
 
-// find returns the keys of an id. If the id is unknown, it waits for one fetch, at a limited rate. Errors match
-// ErrUnknownKey or ErrUnavailable.
+// find returns the keys with an id, at least one. If the id is unknown, it waits for one fetch, if MinInterval permits
+// a fetch. Errors match ErrUnknownKey or ErrUnavailable.
 func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	if found := k.set.Load().find(id); len(found) != 0 {
 		return found, nil
@@ -327,7 +328,7 @@ func (k *Keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-// Fetched returns the time of this process's last successful fetch; zero: never, or the keys are static.
+// Fetched returns the time of the last successful fetch of k; zero: there was none, or the keys are static.
 func (k *Keys) Fetched() time.Time {
 	if at := k.fetched.Load(); at != nil {
 		return *at

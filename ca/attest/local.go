@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// LocalIssuer is the name (claim iss) of the issuer in the embedded default.
+// LocalIssuer is the name (claim iss) of the issuer that navarchd uses without Kubernetes (Local, OpenLocal).
 const LocalIssuer = "navarch-local"
 
 // keyFile is the file of the issuer's key in the data directory.
@@ -26,9 +26,9 @@ const keyFile = "token-issuer.key"
 
 const maxKeyFile = 64 << 10 // read at most
 
-// Local returns the token issuer of the embedded default. Its key is a file in the data directory. A missing key is
-// created with mode 0600. If several processes create one at once, all use the first. Errors: the file cannot be read
-// or written, or has no valid key.
+// Local returns the token issuer LocalIssuer, whose key is a file in the data directory dir. A missing file is created
+// with mode 0600, a missing directory with 0700. If several processes create the file at once, all use the first key.
+// Errors: the file cannot be read or written, or does not have one P-256 key in PKCS #8 as PEM.
 func Local(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)
@@ -43,8 +43,8 @@ func Local(dir string) (*Issuer, error) {
 	return parseKey(path, text)
 }
 
-// OpenLocal is Local for an existing data directory of navarchd; it writes nothing. Errors: the directory or the key's
-// file does not exist, or the file cannot be read or has no valid key.
+// OpenLocal is Local for an existing key file; it writes nothing. Errors: the directory or the key's file does not
+// exist, or the file cannot be read or has no valid key.
 func OpenLocal(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)

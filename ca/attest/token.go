@@ -31,14 +31,14 @@ const maxTokenID = 128
 // do by Kubernetes' default.
 type TokenIssuer struct {
 	Name    string // the claim iss; empty: the name is fetched with the keys (KeysConfig.Ask)
-	Cluster string // Caller.Cluster of callers with its tokens; empty: unknown, and callers may claim any
-	Keys    *Keys
+	Cluster string // Caller.Cluster of callers with the issuer's tokens; empty: unknown, and callers may claim any
+	Keys    *Keys  // never nil
 }
 
 // Reviewer verifies tokens elsewhere, by Kubernetes' TokenReview.
 type Reviewer interface {
-	// Review returns the account and Pod of a token for one of the audiences. Errors match ErrDenied if the token is
-	// refused, and ErrUnavailable if the reviewer cannot answer now.
+	// Review returns the account and Pod of a token that is valid for one of the audiences. Errors match ErrDenied if
+	// the token is refused, and ErrUnavailable if the reviewer cannot answer at present. Safe for concurrent use.
 	Review(ctx context.Context, token string, audiences []string) (Reviewed, error)
 }
 
@@ -54,29 +54,30 @@ type Reviewed struct {
 type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
-	// Cluster is the config cluster. A call belongs to it if it names no cluster (metadata clusterid, as agents send it).
-	// The token of a call is verified with the keys of the call's cluster and of issuers without a cluster. Empty: a call
-	// that names no cluster may be of any.
+	// Cluster is the cluster of calls that name no cluster in metadata clusterid, as agents send it. The token of a
+	// call is verified with the keys of the call's cluster and of issuers without a cluster. Empty: a call that names
+	// no cluster may be of any.
 	Cluster string
-	// Remote returns the issuer of another cluster. The issuer's name is fetched with its keys. false: the cluster is
-	// unknown. Remote is called for each token; nil: there are no other clusters.
+	// Remote returns the issuer of a cluster that Issuers and Cluster do not name. The issuer's name is fetched with
+	// its keys, so Name is ignored. false: the cluster is unknown. Remote is called for each token of such a cluster;
+	// nil: there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
-	Audiences []string         // accepted audiences; a token must have one; default: istio-ca
+	Audiences []string         // accepted audiences; a token must have one of them; default: istio-ca
 	Leeway    time.Duration    // tolerated difference of clocks; default: 10 min; negative: none
 	MaxBytes  int              // longest accepted token; default: 8 KiB (Kubernetes' tokens have 1 to 2)
 	CacheSize int              // number of cached tokens; default: 16384
-	Reviewer  Reviewer         // for calls of Cluster whose token's issuer or keys are unknown here; nil: none
+	Reviewer  Reviewer         // for calls of Cluster if the issuer is unknown or its keys cannot be fetched; nil: none
 	Now       func() time.Time // nil: time.Now
 }
 
-// Tokens authenticates callers by service account tokens, from metadata `authorization: Bearer ...`. The issuers' keys
-// verify a token, or else the Reviewer. Safe for concurrent use.
+// Tokens authenticates callers by service account tokens, from metadata `authorization: Bearer ...`. It verifies a
+// token by the issuers' keys. If these cannot decide, the Reviewer verifies it. Safe for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
 	found   []TokenIssuer            // issuers whose names are fetched with their keys
-	// clusters contains the clusters of the configured issuers, and the config cluster. TokensConfig.Remote is not called
-	// for them.
+	// clusters contains the clusters of the configured issuers, and the config cluster. TokensConfig.Remote is not
+	// called for them.
 	clusters map[string]bool
 	// known caches verified tokens until they expire or their key is removed: Istio's agents send one token for hours.
 	known *lru.Cache[shown, verified]
@@ -108,8 +109,8 @@ type object struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// NewTokens validates the configuration and returns an authenticator. It fetches no keys. The error names a field that
-// is missing, invalid or repeated.
+// NewTokens validates the configuration and returns an authenticator. It fetches no keys. The error names the first
+// field that is missing, invalid or repeated. Audiences must not be modified afterwards.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.TrustDomain.IsZero() {
 		return nil, errors.New("tokens: no trust domain")
@@ -158,8 +159,8 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// Authenticate implements Authenticator. Errors: ErrNone if the call has no bearer token, ErrMalformed if it has an
-// empty one or two, and those of Verify.
+// Authenticate implements Authenticator. Errors: ErrNone if the call has no bearer token, ErrMalformed if the token is
+// empty or there are two different ones, and those of Verify.
 func (t *Tokens) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {
@@ -190,8 +191,9 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. Errors
-// match ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified now.
+// Verify returns the caller named by a token. Metadata clusterid of the context names the cluster of the call. It may
+// wait for a fetch of keys or for the Reviewer. An accepted token is cached until its end plus Leeway, or until its key
+// is removed. Errors match ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified at present.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
@@ -224,9 +226,9 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 // digest returns 128 bits of a token's hash in hexadecimal. They identify a token without an id.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
-// review verifies a token by the Reviewer. Results are not cached here, since the Reviewer caches them. Tokens without
-// an end, past their end, or for another audience are refused first. The token's claims are used if the Reviewer
-// accepts it and names the same account and Pod.
+// review verifies a token by the Reviewer. Results are not cached here, since the Reviewer caches them. Tokens with
+// invalid claims (checkClaims) are refused without a review. The token's claims are used if the Reviewer accepts the
+// token and names the same account and Pod.
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	_, c, err := parse(token)
 	if err == nil {

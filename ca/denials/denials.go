@@ -1,5 +1,5 @@
-// Package denials emits the CA's revoked identities to the ingester. They become a policy by which each proxy of the
-// mesh denies them (normal.DeniedID).
+// Package denials emits the CA's revoked identities to the ingester, which stores configuration. The identities become
+// one mesh-wide DENY policy of all proxies (normal.DeniedID).
 //
 // Owns: the list that it emitted last.
 // Reads: states of ca/keyring.
@@ -18,25 +18,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Source emits the revoked identities.
+// Source emits the revoked identities. All fields are required.
 type Source struct {
 	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). known is
 	// false while nothing of the keyring could be read.
 	Denied  func(now time.Time) (all []keyring.Denial, known bool)
-	Changed func() <-chan struct{} // closed when the result of Denied may have changed
-	Emit    func([]object.Event)
+	Changed func() <-chan struct{} // returns a channel that is closed when the result of Denied may have changed
+	Emit    func([]object.Event)   // receives the one event of a changed list, and owns the slice
 	Log     *slog.Logger
 }
 
-// Unknown returns the event of a process without the keyring: object.Broken for normal.DeniedID. The stored list of
-// denied identities stays then.
+// Unknown returns the event to emit in a process without the keyring: object.Broken for normal.DeniedID. This event
+// keeps the stored list of denied identities.
 func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }
 
-// Run follows the keyring until ctx ends, and returns nil then. An identity is denied until the certificates that it
-// had when it was revoked have ended. While the keyring is unknown, Run emits nothing and the stored list stays. Errors
-// are those of normal.NewDenied.
+// Run follows the keyring until ctx ends, and returns nil then. It emits the first known list, also an empty one, and
+// each changed list. An identity is denied until the certificates that it had when it was revoked have ended. While the
+// keyring is unknown, Run emits nothing and the stored list stays. Errors are those of normal.NewDenied.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {
@@ -65,7 +65,7 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now returns the identities to deny, and the pause until the next call, from 1 min to 1 h.
+// now returns the identities to deny, and the time until the next call, from 1 min to 1 h.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)
 	stays = time.Hour

@@ -1,10 +1,10 @@
-// Package expiry decides when streams with an expired credential end. A stream ends when its identity has shown no
-// newer credential here for a grace period, although it could have obtained one during all that time. While credentials
-// cannot be obtained, streams stay, but receive no further private keys.
+// Package expiry decides when streams with an expired credential end. A stream ends if its identity showed this process
+// no newer credential during a grace period after that end, although it could have obtained one all that time. While
+// credentials cannot be obtained, streams stay, but receive no further private keys.
 //
-// A process with a keyring knows whether credentials can be obtained. A process without one infers it from the
+// A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
 // certificates that callers show. A certificate that became valid long enough after a credential's end proves that
-// certificates were issued then, while the identity showed none.
+// certificates could be obtained then.
 //
 // Owns: the latest credential end that each identity showed here, and when shown certificates began.
 // Reads: callers that ca/attest verified.
@@ -62,7 +62,8 @@ func (e *Expiry) noteCredential(who attest.Caller, now time.Time) {
 	}
 }
 
-// noteIssuing records whether certificates can be obtained now, and removes old entries. Run calls it every 10 s.
+// noteIssuing records whether certificates can be obtained at present, and removes old entries. Run calls it every 10
+// s.
 func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,8 +81,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 }
 
 // Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
-// issuing is the time since which newer credentials could be obtained without a gap. It is zero if the credential has
-// not expired, or if it is not known that newer credentials can be obtained. A credential without an end never expires.
+// issuing is the time since which newer credentials could be obtained without a gap, whatever ended is. It is zero if
+// the credential has not expired, or if it is not known that newer credentials can be obtained. A credential with a
+// zero NotAfter never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -97,12 +99,15 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	return !e.newest[who.ID].After(now), e.issuing
 }
 
-// wait returns how long a stream stays at least after its credential's end: grace and a part of spread.
+// wait returns how long a stream stays at least after its credential's end: grace and a part of spread, which depends
+// on the credential.
 func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
-// Refused returns the reason to stop serving a caller; nil: the caller is served.
+// Refused returns the reason to stop serving a caller; nil: the caller is served. The caller is refused if its
+// credential has ended (Ended), and newer ones could be obtained without a gap for 5 to 15 min since that end. The
+// exact time is constant for each credential.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {
@@ -117,7 +122,7 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// Noting returns an authenticator that records its verified callers in e.
+// Noting returns an authenticator with the results of by, which records the callers that by verified in e.
 func (e *Expiry) Noting(by attest.Authenticator) attest.Authenticator { return noting{by, e} }
 
 type noting struct {
@@ -135,8 +140,8 @@ func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 // Run calls issuing and recheck every 10 s until ctx ends, and returns nil then. issuing reports whether certificates
-// can be obtained now; nil: unknown, so that shown certificates decide. recheck must call Refused for each stream's
-// caller and end refused streams.
+// can be obtained at present; nil: Ended infers that from the certificates that callers show. recheck must call Refused
+// for each stream's caller and end refused streams.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
 	if issuing == nil {
 		issuing = func() bool { return false }

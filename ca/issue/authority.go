@@ -19,10 +19,10 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Authority is the signer of one epoch: its key and its certificates. Immutable. It prints without its key.
+// Authority is a signer: a CA key and its certificates. Immutable. It prints without its key.
 type Authority struct {
-	Epoch uint64
-	Key   crypto.Signer
+	Epoch uint64        // number of the key in the mesh's keyring; each further key has a higher number
+	Key   crypto.Signer // the private key of Certificate
 	// Certificate is the issuer of leaves. Chain has the certificates between Certificate and a root, the issuer of
 	// Certificate first, without the root. Chain is empty if Certificate is a root or issued by one.
 	Certificate *x509.Certificate
@@ -30,7 +30,8 @@ type Authority struct {
 	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate for a root of SelfSigned,
 	// else the user's roots (root-cert.pem).
 	Roots []*x509.Certificate
-	// Lists are the user's own revocation lists (ca-crl.pem), at most one per issuer, each with a number.
+	// Lists are the revocation lists that a user gave with the CA (ca-crl.pem): at most one per issuer, each with a
+	// number. The list that CRL signs is not among them.
 	Lists []*x509.RevocationList
 }
 
@@ -39,8 +40,8 @@ func (a *Authority) path() []*x509.Certificate {
 	return append([]*x509.Certificate{a.Certificate}, a.Chain...)
 }
 
-// End returns the end of the authority's ability to sign. It is the earliest NotAfter of its certificate and chain, or
-// the latest NotAfter of its roots if that is earlier.
+// End returns the time from which the authority cannot sign. It is the earliest NotAfter of Certificate and Chain, or
+// the latest NotAfter of Roots if that is earlier. Certificate must not be nil.
 func (a *Authority) End() time.Time {
 	end := a.Certificate.NotAfter
 	for _, c := range a.Chain {
@@ -90,9 +91,10 @@ func (a Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 // MarshalJSON implements json.Marshaler.
 func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String()) }
 
-// SelfSigned makes a new root on P-256. It signs leaves itself, and is valid from Backdate before now until
-// now+validity. Its subject differs from that of any other root, so that verifiers never try several issuers of one
-// name. random may be nil (crypto/rand). Errors: no trust domain, a validity below a second, or those of random.
+// SelfSigned makes an authority with a fresh P-256 key and a self-signed root, which signs leaves directly. The root is
+// valid from now-Backdate until now+validity. Its subject contains the epoch and a part of the key's hash, so that
+// verifiers do not try several issuers of one name. random may be nil (crypto/rand). Errors: the trust domain is zero,
+// validity is below a second, or those of random and of signing.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
 		random = rand.Reader
@@ -126,7 +128,7 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between root and leaf. Nothing signs one today: an old root could sign the next one for
+		// One issuer may lie between root and leaf. No such issuer is signed: an old root could sign the next one for
 		// verifiers that lack it.
 		MaxPathLen:   1,
 		SubjectKeyId: id,

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// ErrNoCRL: the authority's certificate may not sign revocation lists. A user's own CA lacks cRLSign or a subject key
-// identifier then. Proxies must get no list at all while that CA is in use.
+// ErrNoCRL means that the authority's certificate may not sign revocation lists (CanRevoke). This happens with a user's
+// own CA. Proxies must get no list at all while that CA is in use.
 var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 
 // Revoked is one entry of a revocation list.
 type Revoked struct {
-	Serial string // hexadecimal, as Issued.Serial
-	At     time.Time
+	Serial string    // hexadecimal, as Issued.Serial; positive, below 2^159
+	At     time.Time // time of revocation; the list has whole seconds
 	// Reason is a CRLReason of RFC 5280, section 5.3.1; 0 (unspecified) is omitted, 1 is keyCompromise.
 	Reason int
 }
 
-// CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1, and must be greater than
-// that of the list before. thisUpdate is Backdate before now, for peers with slow clocks. nextUpdate is the end of the
-// issuer, because peers refuse every certificate once a list is outdated. Entries are sorted by serial number; of
-// repeated ones the earliest counts. revoked may be empty, random nil (crypto/rand). Errors: ErrAuthority if there is
-// no key or the issuer has expired, ErrNoCRL, an invalid number, serial number or reason, or those of random and the
-// signer.
+// CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1. The caller must make it
+// greater than that of the previous list. thisUpdate is now-Backdate, for peers with slow clocks. nextUpdate is the end
+// of a.Certificate, because peers refuse every certificate once a list is outdated. Entries are sorted by serial
+// number; of entries with one serial number the earliest is used. revoked may be empty, random nil (crypto/rand).
+// Errors: ErrAuthority if a has no key or certificate, or its certificate ended at now-Backdate or earlier; ErrNoCRL;
+// an invalid number, serial number or reason; those of random and the signer.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader
@@ -64,7 +64,8 @@ func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random
 	return der, nil
 }
 
-// CanRevoke reports whether the authority's certificate may sign revocation lists.
+// CanRevoke reports whether the authority's certificate may sign revocation lists: it has the key usage cRLSign and a
+// subject key identifier. Certificate must not be nil.
 func (a *Authority) CanRevoke() bool {
 	return a.Certificate.KeyUsage&x509.KeyUsageCRLSign != 0 && len(a.Certificate.SubjectKeyId) != 0
 }
@@ -94,7 +95,7 @@ func crlEntries(revoked []Revoked) ([]x509.RevocationListEntry, error) {
 	}), nil
 }
 
-// EncodeCRL encodes a revocation list as PEM.
+// EncodeCRL encodes a revocation list in DER as PEM.
 func EncodeCRL(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }

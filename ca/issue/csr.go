@@ -25,8 +25,9 @@ const minRSA, maxRSA = 2048, 8192
 var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // ParseCSR parses one CSR in PEM, and returns its public key. The key is ECDSA on P-256 or P-384, or RSA of 2048 to
-// 8192 bits, and must have signed the CSR. The CSR may name id, or id's path in one of the aliases, or nothing. A
-// subject is ignored, because Istio's agents send an empty organizationName. Errors match ErrInvalid.
+// 8192 bits, and must have signed the CSR. Each alternative name of the CSR must be id, or id's path in one of the
+// trust domains aliases; a CSR without names is accepted. A subject is ignored, because Istio's agents send an empty
+// organizationName. Errors match ErrInvalid: ErrTooLarge, ErrMalformed, ErrWeakKey, ErrSignature or ErrForeignName.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, aliases)
 	if err != nil {
@@ -106,8 +107,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames refuses every alternative name except id, and id's path in one of the aliases. It parses the extension
-// itself, because x509 skips unknown kinds of names.
+// checkNames refuses every alternative name except id, and id's path in one of the aliases. It decodes the extension
+// without x509, which skips unknown kinds of names.
 func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
 	for _, e := range extensions {
 		if !e.Id.Equal(oidSubjectAltName) {

@@ -12,7 +12,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ErrForeign: another CA's certificate is malformed, not trusted, or does not match the request.
+// ErrForeign means that another CA's certificate is malformed, is not trusted, or does not match the request.
 var ErrForeign = errors.New("certificate of another CA")
 
 // Bounds of another CA's response.
@@ -25,11 +25,11 @@ const (
 // security/pkg/pki/util/generate_csr.go).
 var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
-// ParseExact parses one CSR in PEM for another CA, and returns its public key. The key and the signature must satisfy
-// ParseCSR. The other CA signs the CSR's names unchanged, so the CSR must name id exactly once and nothing else. A
+// ParseExact parses one CSR in PEM that another CA will sign, and returns its public key. Key and signature must
+// satisfy ParseCSR. The other CA copies the CSR's names, so the CSR must name id exactly once and nothing else. A
 // subject or another extension is refused, because it might have a meaning for that CA or its relying parties. For
 // example, Kubernetes interprets an organizationName as a group. An empty organizationName is accepted. Errors match
-// ErrInvalid.
+// ErrInvalid, as for ParseCSR.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {
@@ -53,15 +53,16 @@ func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 
 // Foreign states the requirements for a certificate of another CA.
 type Foreign struct {
-	Identity spiffeid.ID
-	Key      crypto.PublicKey    // of the CSR
-	Roots    []*x509.Certificate // roots of the CA
+	Identity spiffeid.ID         // the only name of the leaf
+	Key      crypto.PublicKey    // the key of the CSR
+	Roots    []*x509.Certificate // roots of the CA; empty: every certificate is refused
 	MaxTTL   time.Duration       // longest remaining lifetime; Backdate more is accepted
 }
 
-// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements.
-// Issued.Chain is the leaf and the certificates between it and a root; Issued.Epoch is 0. Errors match ErrForeign, not
-// ErrInvalid.
+// Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. The leaf
+// must also be for clients and servers. It may begin at most 1 min after now, and must be valid for at least 1 min from
+// now. Issued.Chain is the leaf and the certificates between the leaf and a root; Issued.Epoch is 0. Errors match
+// ErrForeign, not ErrInvalid.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
 		return nil, fmt.Errorf("%w: the response has %d bytes; at most %d are accepted", ErrForeign, len(text), maxForeign)

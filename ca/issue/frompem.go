@@ -18,17 +18,17 @@ import (
 
 // Files contains the user's own CA in PEM, with one field for each key of the Secret `cacerts`.
 type Files struct {
-	Cert  []byte // ca-cert.pem: the issuer of leaves; certificates after it belong to the chain
+	Cert  []byte // ca-cert.pem: the issuer of leaves; further certificates in it are treated like those of Chain
 	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
 	Chain []byte // cert-chain.pem: the issuer and the certificates above it, with or without the root; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM parses a user's CA, and verifies that peers accept its leaves. It refuses a key that does not match, a
-// certificate that is not a CA's, a path length that is too short, an expired certificate, a chain that does not reach
-// a root, name constraints that exclude the trust domain, and revocation lists that do not fit the CA. Errors name the
-// file of `cacerts`.
+// FromPEM parses a user's CA, and verifies as Verify does that peers accept its leaves. It also refuses revocation
+// lists that are over 64 KiB, malformed, expired or without a number, two lists of one issuer, a list that its issuer
+// in this CA did not sign, and a list that revokes a certificate of this CA. The result does not share memory with f.
+// Errors name the file of `cacerts`.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -67,8 +67,10 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify returns an error if peers with a.Roots would refuse leaves signed by a for td. a needs Key and
-// Certificate. Errors name the file of `cacerts`.
+// Verify returns an error if peers with a.Roots would refuse leaves signed by a for trust domain td. Reasons are a key
+// that does not match, a certificate that is not a CA's, a path length that is too short, an expired certificate, a
+// chain that does not reach a root, or name constraints that exclude td. Key and Certificate must not be nil. Errors
+// name the file of `cacerts`.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := checkKey(a.Key.Public()); err != nil {
 		return fmt.Errorf("ca-key.pem: %w", err)
@@ -96,7 +98,7 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	return a.probe(td, now)
 }
 
-// checkCA returns why c cannot be an issuer above a leaf, with `between` issuers between c and the leaf.
+// checkCA returns an error if c cannot be an issuer above a leaf, with `between` issuers between c and the leaf.
 func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
@@ -170,9 +172,9 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// PrivateKey parses the first PEM block of a text as an ECDSA or RSA key. The forms are PKCS #8, SEC 1 and PKCS #1. A
-// block EC PARAMETERS before it is skipped; blocks after it are ignored. Errors: no block, another block, or a key that
-// is encrypted or of another kind. They do not show the key.
+// PrivateKey parses the first PEM block of a text as an ECDSA or RSA key in the form PKCS #8, SEC 1 or PKCS #1. A block
+// EC PARAMETERS before the key is skipped; blocks after the key are ignored. Errors: no block, another block, or a key
+// that is encrypted or of another kind. Errors do not show the key.
 func PrivateKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -2,7 +2,7 @@
 // an argument.
 //
 // Owns: nothing.
-// Reads: nothing of ours.
+// Reads: its arguments.
 // Never: takes an identity from a CSR; stores a key; reads a clock.
 package issue
 
@@ -42,16 +42,16 @@ var (
 
 // Request is a request for one certificate.
 type Request struct {
-	CSR      []byte // PEM, as agents send it; only its public key is used
-	Identity spiffeid.ID
+	CSR      []byte      // PEM, as ParseCSR accepts; only its public key is put into the certificate
+	Identity spiffeid.ID // the certificate's URI name; required, with a path
 	// Aliases are trust domains under which the CSR may name Identity's path. Agents that started before the mesh
-	// changed its trust domain use one. The certificate names Identity in any case.
+	// changed its trust domain use an alias. The certificate names Identity in any case.
 	Aliases []spiffeid.TrustDomain
-	TTL     time.Duration // 0: the default; above the maximum: the maximum; else below 1 s: ErrTTL
-	// Proven is the time of the last proof of the identity by a token, to be recorded in the certificate (Proven);
-	// zero: not recorded.
+	TTL     time.Duration // 0: Policy.DefaultTTL; above Policy.MaxTTL: MaxTTL; negative or below 1 s: ErrTTL
+	// Proven is the time of the last proof of the identity by a token, to be recorded in the certificate (function
+	// Proven); zero: not recorded.
 	Proven time.Time
-	// Origin is the first proof of the identity, to be recorded in the certificate (OriginOf); zero: not recorded.
+	// Origin is the credential of the first proof, to be recorded in the certificate (OriginOf); zero: not recorded.
 	Origin Origin
 	// Names are the DNS names and IP addresses to add to the certificate. The server sets them, never the CSR.
 	Names []string
@@ -63,9 +63,9 @@ const Backdate = 15 * time.Minute
 
 // Policy bounds the issued certificates. A zero field means its default.
 type Policy struct {
-	DefaultTTL time.Duration // 24 h
-	MaxTTL     time.Duration // 90 d
-	Backdate   time.Duration // of NotBefore; 0: the constant Backdate; negative: none
+	DefaultTTL time.Duration // lifetime without a requested TTL; 0: 24 h
+	MaxTTL     time.Duration // longest lifetime; 0: 90 d
+	Backdate   time.Duration // time by which NotBefore is in the past; 0: the constant Backdate; negative: none
 	Jitter     float64       // largest part of the TTL by which NotAfter is earlier, below 1; 0: 0.1; negative: none
 }
 
@@ -86,14 +86,14 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime of certificates for a requested TTL; 0: the default. The end of the signer may
-// make it shorter.
+// Shortest returns the shortest lifetime, by Jitter, of certificates for a requested TTL; ttl 0: the default TTL. The
+// end of the signer may make a lifetime shorter.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
 }
 
-// Longest returns the longest lifetime of certificates for a requested TTL; 0: the default.
+// Longest returns the longest lifetime of certificates for a requested TTL, at most MaxTTL; ttl 0: the default TTL.
 func (p Policy) Longest(ttl time.Duration) time.Duration {
 	if p = p.withDefaults(); ttl == 0 {
 		ttl = p.DefaultTTL
@@ -104,7 +104,7 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 // Default returns the lifetime of certificates without a requested TTL.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
-// Check validates the policy. The error names the invalid field.
+// Check validates the policy: both TTLs are at least 1 s, and Jitter is below 1. The error names the invalid field.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
 	case p.DefaultTTL < time.Second:
@@ -129,8 +129,9 @@ type Issued struct {
 func SerialString(serial *big.Int) string { return serial.Text(16) }
 
 // Issue makes a leaf for the request's identity and the CSR's public key, signed by a. The leaf ends no later than a.
-// random is the source of serial number and jitter; nil: crypto/rand. Errors match ErrInvalid or ErrAuthority, or are
-// those of random and the signer.
+// random is the source of serial number and jitter; nil: crypto/rand. Errors match ErrInvalid (the request is invalid)
+// or ErrAuthority (a is nil, incomplete, expired or not valid yet, or the policy is invalid), or are those of random
+// and the signer.
 func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if err := checkIdentity(r.Identity); err != nil {
 		return nil, err

@@ -6,12 +6,13 @@ import (
 	"encoding/asn1"
 )
 
-// Origin identifies the credential behind a leaf: the first proof of its identity. All certificates that go back to one
-// token have the same Origin, so that they are counted once.
+// Origin identifies the token by which the first leaf of a series of renewals was issued. All leaves of the series have
+// the same Origin, so that budgets count them once.
 type Origin struct {
-	Pod    string `asn1:"utf8"` // Pod that the token was bound to; empty: unbound
-	PodUID string `asn1:"utf8"` // empty: not in the token
-	Token  string `asn1:"utf8"` // distinguishes tokens without a Pod; for a renewed leaf without an origin its serial number
+	Pod    string `asn1:"utf8"` // name of the Pod that the token was bound to; empty: unbound
+	PodUID string `asn1:"utf8"` // uid of the Pod; empty: not in the token
+	// Token identifies a token without a Pod. If the first leaf had no Origin, Token is that leaf's serial number.
+	Token string `asn1:"utf8"`
 	// Cluster is the cluster whose keys verified the token; empty: unknown.
 	Cluster string `asn1:"utf8"`
 }
@@ -19,7 +20,8 @@ type Origin struct {
 // originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// OriginOf returns the Origin in a leaf. Zero: an older version or another CA issued the leaf, without an Origin.
+// OriginOf returns the Origin recorded in a leaf. It is zero if the leaf has no Origin that decodes: an older
+// version of this CA or another CA issued the leaf.
 func OriginOf(leaf *x509.Certificate) Origin {
 	for _, e := range leaf.Extensions {
 		var o Origin

@@ -13,8 +13,8 @@ import (
 // (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
-// Proven returns when a token last proved a leaf's identity. A leaf of an older version does not state that time: its
-// NotBefore is returned.
+// Proven returns the time when a token last proved a leaf's identity. If the leaf does not state that time, because an
+// older version of this CA or another CA issued it, the result is its NotBefore.
 func Proven(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -22,8 +22,9 @@ func Proven(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore
 }
 
-// Follows returns the time at which a leaf's statements were true: the last proof by a token. A leaf of an older
-// version does not state that time: its IssuedAt is returned.
+// Follows returns the time when a token last proved a leaf's identity, as Proven does. If the leaf does not state that
+// time, the result is IssuedAt, which is later than Proven's by Backdate. So Follows suits checks that must not mistake
+// the leaf for an older one.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -31,8 +32,9 @@ func Follows(leaf *x509.Certificate) time.Time {
 	return IssuedAt(leaf)
 }
 
-// IssuedAt returns when a leaf was issued: NotBefore plus Backdate. The result is too late if the CA began less than
-// Backdate before the issue, and imprecise for leaves of another CA.
+// IssuedAt returns the time when a leaf was issued, as NotBefore plus Backdate. The result is too late if the CA's
+// certificate began less than Backdate before the issue, and imprecise for leaves of another CA or another
+// Policy.Backdate.
 func IssuedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(Backdate) }
 
 func provenAt(leaf *x509.Certificate) (at time.Time, says bool) {

@@ -15,10 +15,10 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ServingNames returns the DNS names of the server's certificate, as agents expect them. They are those of the Services
-// istiod, istiod-remote, istio-pilot and, for a revision other than "" and "default", istiod-<revision>, in the
-// namespace. Custom names are added (ISTIOD_CUSTOM_HOST and the like); empty ones are omitted. The result is sorted,
-// without duplicates.
+// ServingNames returns the DNS names of the control plane's serving certificate, as agents expect them. These are
+// SERVICE.NAMESPACE.svc of the Services istiod, istiod-remote, istio-pilot and, for a revision that is neither "" nor
+// "default", istiod-<revision>. Custom names are added (ISTIOD_CUSTOM_HOST and the like), except empty ones. The result
+// is sorted, without duplicates.
 func ServingNames(namespace, revision string, custom ...string) []string {
 	services := []string{"istiod", "istiod-remote", "istio-pilot"}
 	if revision != "" && revision != "default" {
@@ -34,14 +34,14 @@ func ServingNames(namespace, revision string, custom ...string) []string {
 
 // ServingRequest is a request for the certificate of a control plane server.
 type ServingRequest struct {
-	Names    []string // DNS names; IP addresses become address names
-	Identity spiffeid.ID
-	TTL      time.Duration // 0: the policy's default
+	Names    []string      // DNS names and IP addresses, at least one
+	Identity spiffeid.ID   // URI name; zero: none
+	TTL      time.Duration // as Request.TTL
 }
 
-// Serving makes a P-256 key and a certificate for a server of the control plane. Identity may be zero. The chain has no
-// root. Errors match ErrInvalid if the request has no names or an invalid TTL, match ErrAuthority, or are those of
-// random and the signer.
+// Serving makes a P-256 key and a certificate for a server of the control plane, signed by a. The result contains the
+// chain without the root. A nil random means crypto/rand. Errors match ErrInvalid if the request has no names or an
+// invalid TTL, match ErrAuthority as those of Issue, or are those of random and the signer.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

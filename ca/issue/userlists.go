@@ -77,13 +77,14 @@ func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	return nil
 }
 
-// SameIssuer reports whether two revocation lists have the same issuer: its name and its key identifier.
+// SameIssuer reports whether two revocation lists have equal issuer names and equal authority key identifiers.
 func SameIssuer(a, b *x509.RevocationList) bool {
 	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
 }
 
-// NewestLists merges revocation lists, and keeps the one with the highest number of each issuer. have must have at most
-// one list of an issuer, and each list a number. Issuers are in order of first appearance.
+// NewestLists merges revocation lists into a fresh slice, which has the list with the highest number of each issuer
+// (SameIssuer). Of equal numbers it has the first list. have must contain at most one list of an issuer, and each list
+// must have a number. Issuers are in order of first appearance.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

@@ -50,15 +50,18 @@ type found struct {
 	err error
 }
 
-// New returns Secrets of a namespace. It sends no request. Until Run has read once, Read returns keyring.ErrNotRead.
+// New returns the Secrets of a namespace. It sends no request. Until Run has tried to read once, the error of Read
+// matches keyring.ErrNotRead. api and log must not be nil.
 func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 	s := &Secrets{api: api, namespace: namespace, log: log}
 	s.now.Store(&found{err: fmt.Errorf("Secret %s/%s: %w", namespace, userSecret, keyring.ErrNotRead)})
 	return s
 }
 
-// Read implements keyring.CASource. It returns the result of the last successful read, in which a Secret without a
-// needed key is an error. Before the first success it returns the error of the last attempt.
+// Read implements keyring.CASource. It returns the CA that Run read last, without a request. If neither Secret existed
+// then, UserCA.None is true. If the Secret lacked a needed key, the error names the key. A failed read does not change
+// the result; only before the first successful read, the result is the error of the last attempt. The bytes must not be
+// modified.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err

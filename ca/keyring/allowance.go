@@ -9,8 +9,10 @@ import (
 // While etcd is away a replica renews certificates for an hour, from an allowance that etcd recorded before. An
 // attacker who cuts replicas off from etcd gets at most the certificates of the allowance. All of them end by
 // Allowance.Last, and none is for an identity that this replica knew to be revoked. Decisions that depend on the issued
-// certificates assume that every allowance was used up. While an older allowance is neither replaced nor ended, no new
-// root signs unless forced, no epoch retires, and no denied identity is allowed again.
+// certificates assume that every recorded allowance was used up. Until Allowance.Last, or until a newer allowance
+// replaces it, an allowance therefore delays three changes. A root that is not in the allowance's bundle signs only if
+// forced. The allowance's epoch does not retire. An identity that was denied after the allowance was recorded is not
+// restored.
 
 const (
 	allowanceLife  = 75 * time.Minute // at least an hour is left when etcd goes away
@@ -19,18 +21,19 @@ const (
 	renewalsOfOne  = 2                // of one certificate: a response may be lost
 )
 
-// ErrAllowance: no allowance covers the renewal. The text states the reason.
+// ErrAllowance means that no allowance covers a renewal. The error's text states the reason.
 var ErrAllowance = errors.New("not issued while etcd cannot record it")
 
-// Allowance permits one replica to renew a number of certificates without etcd. etcd stores it.
+// Allowance permits one replica to renew a number of certificates without etcd. It is stored in etcd and on the
+// replica's disk. Each field is fixed when the allowance is recorded.
 type Allowance struct {
 	Replica    string    `json:"replica"`    // a random name, stored in the replica's state directory
 	Epoch      uint64    `json:"epoch"`      // the epoch that signs
-	Generation uint64    `json:"generation"` // of the trust bundle
-	Version    uint64    `json:"version"`    // of the record at that time
-	Until      time.Time `json:"until"`      // no renewals are issued afterwards
-	Last       time.Time `json:"last"`       // latest end of a certificate issued from it
-	Count      int       `json:"count"`      // renewals
+	Generation uint64    `json:"generation"` // generation of the trust bundle that is delivered with the renewals
+	Version    uint64    `json:"version"`    // version of the keyring's record under which it was recorded
+	Until      time.Time `json:"until"`      // no renewal is issued after this time
+	Last       time.Time `json:"last"`       // no certificate issued from it ends later
+	Count      int       `json:"count"`      // number of renewals
 }
 
 // allowance returns a new allowance under a record that has an active epoch.
@@ -43,8 +46,8 @@ func allowance(replica string, r *record, count int, now time.Time) Allowance {
 // ended reports whether all certificates issued from the allowance have expired.
 func (a Allowance) ended(now time.Time) bool { return now.After(a.Last.Add(clockTolerance)) }
 
-// covers reports whether etcd may record a while the replica still renews from other. Both must have the same epoch and
-// bundle.
+// covers reports whether a may be recorded in etcd while the replica still renews from other. Both must have the same
+// epoch and bundle.
 func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
@@ -67,9 +70,9 @@ func newBalance(a Allowance) balance {
 	return balance{allowance: a, perIdentity: map[string]int{}, perCertificate: map[string]int{}}
 }
 
-// refuses returns the reason to refuse a renewal, ErrAllowance or ErrRevoked; nil: it may be issued. i.Previous is the
-// serial number of the renewed certificate, shownEnds the end of that certificate. s is the last known state of the
-// keyring.
+// refuses returns the reason to refuse a renewal, ErrAllowance or ErrRevoked. nil: the renewal may be issued.
+// i.Previous is the serial number of the renewed certificate, shownEnds the end of that certificate. s is the last
+// known state of the keyring.
 func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time) error {
 	a := p.allowance
 	no := func(format string, args ...any) error {

@@ -40,9 +40,9 @@ type allowanceFile struct {
 // allowanceHeader is the first line of the file.
 type allowanceHeader struct {
 	Allowance
-	// Made is the creation time of the file. A copy, in another replica's directory or from a backup, has another one: it
-	// may lack renewals of the original. Zero: unknown, in files of older versions and on file systems without creation
-	// times.
+	// Made is the creation time of the file. A copy (in another replica's directory, or from a backup) has another
+	// creation time. A copy may lack renewals of the original. Zero: unknown, in files of older versions and on file
+	// systems without creation times.
 	Made time.Time `json:"made,omitzero"`
 }
 
@@ -161,18 +161,20 @@ func (s *allowanceFile) remaining(now time.Time) int {
 	return int(s.shownLeft.Load())
 }
 
-// Away reports whether the last attempt to read the keyring from etcd failed.
+// Away reports whether the last attempt to read the keyring from etcd failed. It is false before the first attempt.
 func (k *Keyring) Away() bool { return k.away.Load() }
 
-// Longest returns the limit of Spend for the remaining lifetime of a certificate: 4 h.
+// Longest returns the longest remaining lifetime of a certificate that Spend accepts: 4 h.
 func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 
-// Spend records a renewal on this replica's disk before it returns, for times when etcd does not answer or is full. The
-// loop journals the renewal in etcd later. i.Previous is the serial number of the certificate that the caller showed
-// and that was verified; shownEnds is the end of that certificate.
+// Spend records a renewal on this replica's disk, for times when etcd does not answer or is full. The renewal is on
+// disk when Spend returns; Run journals it in etcd later. i.Previous is the serial number of the certificate that the
+// caller showed and that was verified; shownEnds is the end of that certificate.
 //
-// ErrAllowance: the allowance does not cover the renewal. ErrRevoked: the identity or the certificate is revoked. After
-// any error the certificate must not be handed out.
+// ErrAllowance: the allowance does not cover the renewal, or its file cannot be written. ErrRevoked: the identity or
+// the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of JSON, or writing to the disk failed. After
+// a failed write Spend returns ErrAllowance until Run has recorded another allowance. After any error the certificate
+// must not be handed out.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)

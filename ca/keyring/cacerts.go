@@ -12,21 +12,21 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// CASource reads the user's own CA. Read must not block, since the keyring's loop waits for it.
+// CASource reads the user's own CA: one made outside of Navarch. Only one goroutine calls Read at a time.
 type CASource interface {
-	// Read returns the present CA. Errors: the CA cannot be read, or is incomplete. The keyring stays unchanged then, and
-	// no first keyring is made.
+	// Read returns the present CA without blocking. It returns an error if the CA cannot be read or is incomplete.
+	// After an error the keyring stays unchanged, and a missing keyring is not created.
 	Read() (UserCA, error)
 }
 
 // ErrNotRead is the error of a CASource before the end of its first read.
 var ErrNotRead = errors.New("it was not read yet")
 
-// UserCA is the content of a CASource: a CA made elsewhere.
+// UserCA is the content of a CASource.
 type UserCA struct {
 	issue.Files
 	From string // its location, for messages
-	// None: the source certainly has no CA; the other fields are empty.
+	// None states that the source certainly has no CA. The keyring then ignores the other fields.
 	None bool
 	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with it, so that istiod's
 	// certificates stay valid. A mesh that has a keyring ignores it and makes roots here.
@@ -59,12 +59,13 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	return a, nil
 }
 
-// Folder is the path of a folder with the files of `cacerts`, as a CASource. cert-chain.pem and ca-crl.pem are
-// optional.
+// Folder is a CASource: the path of a folder with the files of Istio's Secret `cacerts`. The files are ca-cert.pem,
+// ca-key.pem, root-cert.pem, and optionally cert-chain.pem and ca-crl.pem.
 type Folder string
 
-// Read implements CASource. Kubernetes replaces the files of a Secret volume together, but possibly between two reads.
-// Read therefore reads all files twice, and returns an error if the results differ.
+// Read implements CASource. A missing folder, or a missing file that is not optional, is an error; UserCA.None is never
+// set. Kubernetes replaces the files of a Secret volume together, but possibly between two reads. Read therefore reads
+// all files twice, and returns an error if the results differ.
 func (dir Folder) Read() (UserCA, error) {
 	var read [2]UserCA
 	for i := range read {
@@ -92,8 +93,8 @@ func (dir Folder) Read() (UserCA, error) {
 // errOwnCA refuses a rotation in a mesh with the user's own CA.
 var errOwnCA = errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
 
-// refusesRotation returns the reason why this process may not publish a self-made root. The record counts too, since
-// navarchctl and some replicas have no CACerts.
+// refusesRotation returns the reason why this process may not publish a self-made root; nil: it may. The record is
+// checked too, since navarchctl and some replicas have no Config.CACerts.
 func (k *Keyring) refusesRotation(r *record) error {
 	if a := r.in(Active); a != nil && a.Origin == originCACerts {
 		return errOwnCA

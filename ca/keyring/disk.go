@@ -17,9 +17,9 @@ import (
 )
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
-// away verifies and unseals this copy. So the replica has a certificate for its secure address, verifies its callers,
-// and knows the revocations. Until etcd and its journal are back, the replica renews certificates from an allowance
-// (allowance_file.go), and issues no first ones.
+// away verifies and unseals this copy. With that copy the replica has a certificate for its secure address, verifies
+// its callers, and knows the revocations. Until etcd answers again, the replica renews certificates from an allowance
+// (allowance_file.go), and issues no first certificates.
 
 const (
 	diskFile = "keyring.sealed"
@@ -68,9 +68,9 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	k.saved = sum
 }
 
-// restore puts the keyring on disk in force while etcd does not answer. The caller has no other keyring in force.
-// restore writes nothing to etcd or the journal, and does nothing without the file. After an error the State has no
-// keyring, and the next refresh tries again.
+// restore puts the keyring on disk in force while etcd does not answer. Call it only while no other keyring is in
+// force. restore writes nothing to etcd, and does nothing if the file is missing. After an error no keyring is in
+// force, and the next refresh tries again.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The journal consists of blobs of up to maxBatch entries. A blob is named by the latest certificate end in it, so that
-// one range deletion prunes the journal. While one transaction is under way, the next batch gathers.
+// The journal consists of blobs of up to maxBatch entries. A blob's name begins with the latest certificate end in it,
+// so that one range deletion prunes the journal. Entries that arrive during a transaction form the next batch.
 const (
 	journalFolder = "certificates/"
 	maxBatch      = 512
@@ -37,11 +37,14 @@ type entry struct {
 	done   chan error
 }
 
-// Append makes an entry durable before it returns. Concurrent calls are committed in groups.
+// Append writes an entry to the journal in etcd, and returns when the entry is durable. It blocks until Run has
+// committed the entry, or ctx ends. Concurrent calls are committed in groups. Beyond the quota of its identity
+// (Config.IdentityBytes), an entry joins an aggregate, and a report is dropped without an error.
 //
 // ErrStale: another epoch signs now, or a root was published and the certificate was made without it; sign again with
-// the newest State. ErrRevoked: the identity is revoked. State.Sealed: this replica cannot sign. After any other error
-// the entry may or may not be in the journal. After every error the certificate must not be handed out.
+// the newest State. ErrRevoked: the identity is revoked. An error that wraps State.Sealed: this replica cannot sign. An
+// entry without a serial number, with an end before 1970, or of more than 1,900 bytes of JSON is refused. After errors
+// of etcd or ctx the entry may or may not be in the journal. After every error the certificate must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -68,10 +71,11 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	return nil
 }
 
-// Held records that the holder of a certificate has a trust bundle. roots are the SHA-256 digests of the roots' DER, in
-// lower-case hexadecimal. If they lack a root of the present bundle, Held does nothing and returns nil. A repeated
-// report is not journalled again, so that holders cannot fill etcd. origin is that of the certificate (OriginOf); end
-// is the end of the certificate, after which the report expires. Errors are those of Append.
+// Held journals a report: the holder of a certificate has the present trust bundle. roots are the SHA-256 digests of
+// the holder's roots (DER), in lower-case hexadecimal. If roots lack a root of the present bundle, Held does nothing
+// and returns nil. A repeated report is not journalled again, so that holders cannot fill etcd. origin is that of the
+// certificate (OriginOf). end is the end of the certificate; the report expires then, or after 91 days if that is
+// earlier. Held blocks and fails like Append.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -93,7 +97,7 @@ func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roo
 	return err
 }
 
-// report identifies a holder's report that it has a trust bundle. The report is unverified.
+// report identifies a holder's unverified report that the holder has a trust bundle.
 type report struct {
 	serial     string
 	generation uint64
@@ -174,8 +178,8 @@ func admit(batch []*entry, s *State) []*entry {
 			err = s.Sealed
 		case e.issue.Report:
 		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.minBundle || e.issue.Generation > s.Generation:
-			// While a root is prepared, the journal index assumes that certificates which it has not read yet were delivered
-			// with that root.
+			// While a root is prepared, the journal index assumes that certificates which it has not read yet were
+			// delivered with that root.
 			err = fmt.Errorf("%w: made by epoch %d with bundle %d, but epoch %d and bundle %d are in force",
 				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)
 		case refused:

@@ -11,18 +11,19 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Issue is one entry of the journal: for a certificate, a report or an aggregate.
+// Issue is one entry of the journal: for a certificate, a report (Report) or an aggregate (Many).
 type Issue struct {
-	Serial     string    `json:"s"` // lower-case hexadecimal
-	Identity   string    `json:"i,omitempty"`
-	Epoch      uint64    `json:"e,omitempty"` // the epoch that signed the certificate
-	Generation uint64    `json:"g"`           // of the trust bundle that was delivered with the certificate
-	NotBefore  time.Time `json:"b,omitzero"`
-	NotAfter   time.Time `json:"a"`
+	Serial     string    `json:"s"`            // of the certificate, lower-case hexadecimal; empty in an aggregate
+	Identity   string    `json:"i,omitempty"`  // SPIFFE ID in the certificate
+	Epoch      uint64    `json:"e,omitempty"`  // the epoch that signed the certificate
+	Generation uint64    `json:"g"`            // of the trust bundle that was delivered with the certificate
+	NotBefore  time.Time `json:"b,omitzero"`   // whole seconds, UTC, as NotAfter; the keyring truncates both
+	NotAfter   time.Time `json:"a"`            // end of the certificate; of a report, the end of the report
 	By         string    `json:"by,omitempty"` // kind of the credential, as attest.Caller.By
 	Pod        string    `json:"pod,omitempty"`
 	Peer       string    `json:"peer,omitempty"` // network address of the caller
-	// Origin identifies the token that the certificate goes back to (OriginOf). Empty: unknown.
+	// Origin identifies the token from which the certificate and its predecessors were obtained (OriginOf). Empty:
+	// unknown.
 	Origin string `json:"o,omitempty"`
 	// Previous is the serial number of the certificate that this one renewed over mTLS. Empty: a first certificate.
 	Previous string `json:"prev,omitempty"`
@@ -33,15 +34,17 @@ type Issue struct {
 	Many bool `json:"many,omitempty"`
 }
 
-// Holder is the workload with an unexpired leaf certificate. For the renewals of an allowance, Identity names the
-// replica.
+// Holder is a workload with an unexpired leaf certificate that may lack a root of the trust bundle. One Holder may also
+// stand for all workloads whose certificates a replica renewed from its allowance, without etcd; Identity then names
+// the replica.
 type Holder struct {
 	Identity string    `json:"identity"`
 	Pod      string    `json:"pod,omitempty"`
 	Peer     string    `json:"peer,omitempty"`
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
-	// Many marks an aggregate of certificates that are not journalled one by one, and an allowance. Serial is empty.
+	// Many marks an aggregate of certificates that are not journalled one by one, or an allowance. NotAfter is the end
+	// of the last certificate, and Serial is empty.
 	Many bool `json:"many,omitempty"`
 }
 

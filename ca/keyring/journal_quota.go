@@ -15,12 +15,12 @@ import (
 )
 
 // Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of an identity's
-// unexpired entries: those in the journal when the replica started, and its own since. An identity beyond its quota
-// still gets certificates, since it may have many legitimate workloads. From then on the journal aggregates its
-// entries: one blob for each hour in which certificates end replaces one entry per certificate. An aggregate is enough
-// to deny the identity and to know how long an epoch is in use. It is not enough to follow one certificate. Therefore a
-// rotation waits for the end of aggregated certificates that were delivered without the new root, and revocation by
-// serial number is refused where an aggregate may include a renewal.
+// unexpired entries: the entries in the journal when the replica started, and the entries that the replica has added
+// since. An identity beyond its quota still gets certificates, since it may have many legitimate workloads. From then
+// on the journal aggregates its entries: one blob for each hour in which certificates end replaces one entry per
+// certificate. An aggregate suffices to deny the identity and to determine how long an epoch is in use. It does not
+// identify single certificates. Therefore a rotation waits for the end of aggregated certificates that were delivered
+// without the new root, and revocation by serial number is refused if an aggregate may include a renewal.
 //
 // An identity may be the service account of thousands of Pods, so each origin has a quota within that of its identity.
 // An origin is the Pod that a token is bound to, or one unbound token, with all certificates that go back to it.
@@ -35,7 +35,8 @@ const (
 	seedPause     = time.Minute
 )
 
-// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. Empty for an empty credential.
+// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. The digest of an empty credential
+// is empty. Callers pass a value that a token shares with all certificates that go back to it.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""

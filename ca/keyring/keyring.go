@@ -27,73 +27,74 @@ import (
 var (
 	// ErrNotLoaded: the keyring has not been read from etcd yet.
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: the keyring in etcd is older than this replica or a peer remembers, or different at the same version.
-	// It is refused (State.Alarm). To use a restored backup, stop all replicas, remove keyring.json from each data
-	// directory, and start the replicas again.
+	// ErrRolledBack: the keyring in etcd is older than the one that this replica or a peer remembers, or differs from
+	// it at the same version. The keyring in etcd is refused (State.Alarm). To use a restored backup, stop all
+	// replicas, remove keyring.json from each data directory, and start the replicas again.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
 	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again with the newest State.
 	ErrStale = errors.New("the keyring has moved on")
 	// ErrRevoked: the identity, or the certificate to renew, is revoked.
 	ErrRevoked = errors.New("the identity is revoked")
-	// ErrRotating: a rotation is under way; abort it, or let it end.
+	// ErrRotating: a prepared epoch waits to sign; abort it, force it, or wait.
 	ErrRotating = errors.New("a rotation is under way")
 	// ErrNoRotation: no epoch is prepared.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
 )
 
-// Config of a Keyring. Store, Sealer, Mesh and TrustDomain are required.
+// Config configures a Keyring. Store, Sealer, Mesh and TrustDomain are required.
 type Config struct {
 	Store       *kv.Store
-	Sealer      seal.Sealer
-	Mesh        string
+	Sealer      seal.Sealer // seals keys and the record's digest under the key encryption key
+	Mesh        string      // the mesh's name; sealed values of another mesh do not open
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory. It stores the digest of the newest known record, the sealed keyring and the allowance.
-	// Empty: they are kept in memory only, and there is no allowance.
+	// Dir is the data directory; New creates it. It stores the digest of the newest known record, the sealed keyring
+	// and the allowance. Empty: nothing is stored, and there is no allowance.
 	Dir string
-	// CACerts is the source of the user's own CA. The keyring reads it again whenever it has read etcd. It adopts a
-	// changed CA and seals its key into etcd. nil, or a source without a CA: roots are made here.
+	// CACerts is the source of the user's own CA. It is read again after each read of etcd. A changed CA becomes an
+	// epoch, and its key is sealed into etcd. nil, or a source without a CA: the keyring makes its own roots.
 	CACerts CASource
-	RootTTL time.Duration // lifetime of roots made here; 0: 10 years
+	RootTTL time.Duration // lifetime of roots that the keyring makes; 0: 10 years
 	// MaxRevoked bounds the revoked certificates of all issuers together, and so the size of the revocation lists. Each
-	// entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS context
-	// (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
+	// entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS
+	// context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
 	MaxRevoked int
-	// IdentityBytes is the quota of each identity in journal bytes, as this replica counts them. Beyond the quota entries
-	// are aggregated. 0: 32 MiB.
+	// IdentityBytes is the quota of journal bytes for each identity, as counted by this replica. Entries beyond the
+	// quota are aggregated (Issue.Many). 0: 32 MiB.
 	IdentityBytes int
 	// Allowance is the number of renewals that this replica may issue while etcd is away. 0, or an empty Dir: none.
 	Allowance int
-	Every     time.Duration // between two reads of etcd, CACerts and Leads, if nothing changes earlier; 0: 5 s
+	Every     time.Duration // pause between reads of etcd, CACerts and Leads; a change in etcd ends the pause; 0: 5 s
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
 	Answer    time.Duration // timeout for reading the keyring from etcd, after which etcd counts as away; 0: 5 s
-	// Peers sends a nonce to the other replicas and returns their answers (Seen). Its error joins the failures of single
-	// replicas; the answers of the others count all the same. A starting replica calls Peers once before it trusts etcd:
-	// if etcd was set back, running replicas remember a newer record. Later it calls Peers every PeersEvery. A replica
+	// Peers sends a nonce to the other replicas and returns their answers (Seen), also together with an error. The
+	// error joins the failures of single replicas. A starting replica calls Peers once before it trusts etcd: if etcd
+	// was set back, running replicas remember a newer record. Later the replica calls Peers every PeersEvery. A replica
 	// without any answer continues, so that the first replica of a mesh can start. nil: there are no peers.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
-	PeersEvery time.Duration // 0: 1 min
-	// Roots limits the roots that a replica trusts (State.Claimed) until it has verified the keyring for the first time.
-	// It is called for each such State. After an error, or if Roots returns no root, no root is trusted. nil: the
-	// remembered roots are the limit; without remembered roots, all roots in etcd are trusted.
+	PeersEvery time.Duration // pause between calls of Peers; 0: 1 min
+	// Roots limits the roots in State.Claimed, which a replica uses until it has verified the keyring for the first
+	// time. Roots is called for each such State. After an error, or if Roots returns no root, Claimed is empty. nil:
+	// the roots remembered in Dir are the limit; without remembered roots, Claimed has all roots in etcd.
 	Roots func() ([]*x509.Certificate, error)
-	// Leads reports whether this replica maintains the keyring. If so, it creates the first one, prepares successors, ends
-	// rotations, prunes the journal, encrypts again after a rotation of the key encryption key, and records its allowance.
-	// Several such replicas are safe: transactions compare the record, and the losers' work is discarded. nil: always.
+	// Leads reports whether this replica maintains the keyring. A replica that leads creates a missing keyring,
+	// prepares successors, ends rotations, prunes the journal, encrypts again after a rotation of the key encryption
+	// key, and records its allowance. Several replicas may lead: each transaction compares the record's revision, so of
+	// competing changes one is written. nil: the replica always leads.
 	Leads  func() bool
 	Logger *slog.Logger     // nil: slog's default
 	Now    func() time.Time // nil: time.Now
-	// Clock reports whether Now can be trusted. While it cannot, the keyring is not changed and the journal not pruned.
-	// nil: Now is always trusted.
+	// Clock reports whether Now can be trusted. While Now is not trusted, the keyring is not changed and the journal is
+	// not pruned. nil: Now is always trusted.
 	Clock Clock
 }
 
-// Clock is the part of store/clock that the keyring uses.
+// Clock is the part of store/clock's Clock that the keyring uses. It must be safe for concurrent use.
 type Clock interface {
-	Off() error                // nil: the time of this machine can be trusted
-	Sure() (time.Time, error)  // a time that has certainly passed
-	Compared() <-chan struct{} // closed once Off has compared clocks
-	// Word is this process's clock report for a peer. Heard stores a peer's report; roundTrip is the duration of its
-	// request.
+	Off() error                // nil: the time of this machine can be trusted; otherwise the reason why not
+	Sure() (time.Time, error)  // a time that has certainly passed, to end and delete by; errors are those of Off
+	Compared() <-chan struct{} // closed once the other clocks have been read
+	// Word returns this process's clock report for a peer. Heard stores a peer's report; roundTrip is the duration of
+	// the request for that report.
 	Word() clock.Word
 	Heard(w clock.Word, roundTrip time.Duration)
 }
@@ -146,7 +147,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keyring is one replica's copy of the keyring. Safe for concurrent use.
+// Keyring is one replica's copy of the mesh's signing keys, and changes them in etcd. Safe for concurrent use.
 type Keyring struct {
 	cfg         Config
 	log         *slog.Logger
@@ -161,7 +162,7 @@ type Keyring struct {
 	peersAsked  chan struct{}          // closed once the first round of Peers has ended
 	nudge       chan struct{}          // buffered (1): receives after peersMemory has become newer
 	allowances  *allowanceFile
-	away        atomic.Bool  // the last request to etcd failed
+	away        atomic.Bool  // the last read of the keyring from etcd failed
 	oldest      atomic.Int64 // arrival of the oldest entry in the transaction under way, Unix ns; 0: none
 	waiting     atomic.Int64 // holders that a rotation waits for
 	peers       atomic.Int64 // number of peers that answered last
@@ -192,9 +193,9 @@ type job struct {
 	done chan error
 }
 
-// New checks the configuration, creates the data directory and reads its files. It sends nothing to etcd. Errors: a
+// New returns a Keyring, after reading the files of the data directory. It sends nothing to etcd; Run does. Errors: a
 // required field is missing, a value is out of bounds, the directory cannot be created, or keyring.json cannot be read
-// or belongs to another mesh or trust domain. A damaged allowance is logged and set aside.
+// or belongs to another mesh or trust domain. A damaged allowance file is logged and renamed.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -225,16 +226,16 @@ func New(cfg Config) (*Keyring, error) {
 	return k, nil
 }
 
-// State returns the keyring that this replica may use now; never nil. Before the first read of etcd, Sealed is
-// ErrNotLoaded.
+// State returns the keyring that this replica may use now; never nil. Before the first read of etcd, State.Sealed
+// matches ErrNotLoaded.
 func (k *Keyring) State() *State { return k.current.Load().state }
 
-// ClockOff returns an error while this machine's clock cannot be trusted. State.Active does not depend on the clock, so
-// callers check both before they sign.
+// ClockOff returns the error of Config.Clock while this machine's clock cannot be trusted, else nil. State.Active does
+// not depend on the clock, so callers check both before they sign.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
-// Changed returns a channel that is closed when State returns another State than at the time of this call. Call
-// Changed, then State, then wait. A new State may have the same content.
+// Changed returns a channel that is closed when another State replaces the present one. Call Changed, then State, then
+// wait for the channel: so no change is missed. The next State may have the same content.
 func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
 // show puts a State in force. Only the loop calls it.
@@ -242,8 +243,8 @@ func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run maintains the keyring until ctx ends, and then returns nil. It ends earlier with the error of a loop that fails
-// or panics. Call Run once.
+// Run maintains the keyring until ctx ends, and then returns nil. Call Run once. It ends earlier with the error of a
+// loop that fails or panics. Append, Held, Rotate, Abort, Status, Revoke and Restore wait for Run.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -261,7 +262,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 	select {
 	case <-k.cfg.Clock.Compared():
-	case <-time.After(time.Second): // etcd is away: refresh uses the keyring on disk
+	case <-time.After(time.Second): // etcd is away: refresh restores the keyring on disk
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -329,8 +330,8 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 	return err
 }
 
-// ask runs do in the loop, after a refresh, since the loop owns the data that do reads. If ctx ends first, do may still
-// run.
+// ask runs do in the loop, after a refresh, and returns the error of do. The loop owns the data that do uses. If ctx
+// ends first, ask returns its error, and do may still run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

@@ -23,9 +23,9 @@ func (k *Keyring) clockOff() error {
 	return nil
 }
 
-// update changes the record in etcd. Only the loop calls it. change gets a copy of the record, and returns the changed
-// record (nil: unchanged) and the blobs to write with it. update calls change again if another write came first. The
-// same transaction deletes the keys and lists of epochs that the change retires.
+// update changes the record in etcd. Only the loop calls update. change gets a copy of the record, and returns the
+// changed record (nil: unchanged) and the blobs to write in the same transaction. update calls change again if another
+// write came first. The same transaction deletes the keys and lists of epochs that the change retires.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
@@ -123,13 +123,13 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 	return r, put, err
 }
 
-// Rotate prepares a new root. The root joins the trust bundle at once. Its epoch signs when the holders of all
-// unexpired leaves have the root; with force, the epoch signs without waiting. force also applies to an epoch that
-// waits already.
+// Rotate prepares a new root, which joins the trust bundle at once. Its epoch signs when the holders of all unexpired
+// leaves have the root; with force, the epoch signs without waiting. If an epoch is prepared already, force makes that
+// epoch sign, and no further root is made.
 //
-// ErrRotating: an epoch waits already, and force is false. If the active epoch, or Config.CACerts, is the user's own
-// CA, a rotation starts when its files change; there, Rotate can only force an epoch that waits. While Config.CACerts
-// cannot be read, Rotate returns its error.
+// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (the active epoch's,
+// or that of Config.CACerts), Rotate makes no root and returns an error: there, a rotation starts when the CA's files
+// change. A prepared epoch can be forced there too. While Config.CACerts cannot be read, Rotate returns its error.
 //
 // Other errors, also of Abort, Revoke and Restore: this machine's clock is not trusted, the keyring is sealed or
 // refused, eight attempts lost to other writers (kv.ErrConflict), etcd fails, or ctx ends. After the last two the
@@ -171,7 +171,8 @@ func (k *Keyring) Abort(ctx context.Context) error {
 	})
 }
 
-// Report is the keyring's status for operators. Fields without a comment are as in State.
+// Report is the keyring's status for operators. Fields without a comment are as in State; Sealed and Alarm are the
+// texts of State's errors, empty if nil.
 type Report struct {
 	Epochs     []Epoch  `json:"epochs"`
 	Generation uint64   `json:"generation"`
@@ -184,15 +185,16 @@ type Report struct {
 	Serials    int                  `json:"revokedSerials"`              // number of revoked certificates
 	Identities []string             `json:"revokedIdentities,omitempty"` // denied identities, sorted
 	Denied     []Denial             `json:"denied,omitempty"`            // as State.Denied
-	// KEKs are the key encryption keys that etcd's content needs (seal.KEK), sorted. After a rotation the previous one is
-	// listed until everything is encrypted again: for about a minute, and a second more for each 32 Secrets. Key
+	// KEKs are the key encryption keys that etcd's content needs (seal.KEK), sorted. After a rotation the previous key
+	// is listed until everything is encrypted again: for about a minute, and a second more for each 32 Secrets. Key
 	// encryption keys that are not listed are no longer needed. Empty: unknown, because this replica cannot unseal the
 	// keyring.
 	KEKs []string `json:"keks,omitempty"`
 }
 
-// Status reads the keyring and, during a rotation, the journal. A keyring that is sealed or refused is reported without
-// an error. Errors: etcd fails, an entry of the journal or an allowance does not decode, or ctx ends.
+// Status reads the keyring and, during a rotation, the journal. If the keyring is sealed or refused, the Report states
+// this, without an error. Errors: etcd fails, an entry of the journal or an allowance does not decode, or ctx ends.
+// Callers must not change Report.Epochs.
 func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	var out *Report
 	err := k.ask(ctx, func(ctx context.Context) error {
@@ -242,22 +244,24 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	// Serials are the newly listed ones, of the named certificates and their renewals, sorted.
+	// Serials are the serial numbers that this call added to the revocation lists: of the named certificates and their
+	// renewals, sorted.
 	Serials []string
-	// Unknown are the named serial numbers that the journal lacks, sorted. Every issuer lists them, for ever. Their
-	// renewals may be incomplete.
+	// Unknown are the named serial numbers that the journal lacks, sorted. They are in the list of every issuer, for
+	// ever. Some of their renewals may be missing from the lists.
 	Unknown []string
 	Denied  []Denial // one for each named identity, also if it was revoked before
 }
 
 // Revoke adds certificates, with their renewals, to revocation lists, and denies identities (State.Denied). Serial
-// numbers are hexadecimal; identities are SPIFFE IDs. When Revoke returns, the lists and denials are in etcd. From then
-// on these identities get no certificates, except from a replica without etcd: it may renew from its allowance (Spend).
+// numbers are hexadecimal; identities are SPIFFE IDs; either may be empty. When Revoke returns, the lists and denials
+// are in etcd. From then on these identities get no certificates, except from a replica without etcd, which may renew
+// from its allowance (Spend).
 //
-// Identities are denied first, all or none. Errors: one is not a SPIFFE ID, or more than 1,000 would be denied. Then
-// certificates are revoked, all or none. Errors, with the identities denied: a serial number is malformed, the lists
-// have no room, renewals may be among aggregated certificates, or an issuer cannot sign lists. Other errors are those
-// of Rotate.
+// Revoke first denies the identities, all or none. It fails here if an identity is not a SPIFFE ID, or more than 1,000
+// would be denied. Then Revoke lists the certificates, all or none. It fails here if a serial number is malformed, the
+// lists have no room, renewals may be among aggregated certificates, or an issuer cannot sign lists; the identities
+// stay denied. Other errors are those of Rotate. With an error the result is nil.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
@@ -294,9 +298,9 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 	return out, err
 }
 
-// Restore ends the denial of identities, all or none: they get certificates again. Their unexpired certificates from
-// before the denial go into the revocation lists. Errors: an identity is not denied; its certificates cannot be listed,
-// and the error says from when on it can be restored; those of Rotate.
+// Restore ends the denial of identities, all or none, so that they get certificates again. Their unexpired certificates
+// from before the denial are added to the revocation lists. Errors: an identity is not denied, or its certificates
+// cannot all be listed; then the error states when the identity can be restored. Other errors are those of Rotate.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {

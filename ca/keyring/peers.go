@@ -17,8 +17,9 @@ import (
 )
 
 // Peers remember records for each other. A replica without a data directory cannot tell an old keyring from the newest.
-// A peer's answer is sealed under the key encryption key, for the asker's nonce. So an answer cannot be forged without
-// that key, and cannot be replayed. Its connection needs no certificate, which a starting replica does not have yet.
+// A peer's answer is sealed under the key encryption key, for the requester's nonce. So an answer cannot be forged
+// without that key, and cannot be replayed. The connection to a peer needs no certificate, because a starting replica
+// cannot present one.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
@@ -32,9 +33,10 @@ type answer struct {
 	Clock clock.Word `json:"clock"`
 }
 
-// Seen returns the remembered record (version and digests) and this replica's time, sealed for a peer's nonce. The
-// nonce has 16 to 64 bytes. The answer contains no secrets. Sealing calls the provider of the key encryption key about
-// once a day (seal.Envelope). Errors: a nonce of another length, and those of the sealer.
+// Seen answers a peer: it returns the remembered record's version and digests, and this replica's time, sealed for the
+// peer's nonce. The nonce has 16 to 64 bytes. The answer contains no secrets. Without a remembered record, the version
+// in it is 0. Sealing calls the provider of the key encryption key about once a day (seal.Envelope). Errors: a nonce of
+// another length, and those of the sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -95,7 +97,8 @@ func (k *Keyring) pollPeers(ctx context.Context) error {
 }
 
 // askPeers queries every peer once. It returns the newest record that a peer remembers, and the number of valid
-// answers. The error joins the failures of peers and the invalid answers: they do not open, or are of another mesh.
+// answers. The error joins the failures of peers and the invalid answers. An answer is invalid if it does not open, or
+// is of another mesh.
 func (k *Keyring) askPeers(ctx context.Context) (highest memory, answered int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peersBudget)
 	defer cancel()

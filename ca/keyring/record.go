@@ -14,13 +14,13 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// Status is the phase of an epoch's life.
+// Status is the phase of an epoch. An epoch is one signing certificate, with its key and roots.
 type Status string
 
-// Phases of an epoch. The trust bundle has an epoch's roots in every phase except Retired. An epoch signs leaves only
-// while Active. An aborted Prepared epoch becomes Retired at once.
+// Phases of an epoch, in their order. The trust bundle has an epoch's roots in every phase except Retired. Only the
+// Active epoch signs leaves. An aborted Prepared epoch becomes Retired at once.
 const (
-	Prepared Status = "prepared"
+	Prepared Status = "prepared" // its root is published, and it waits to sign
 	Active   Status = "active"
 	Retiring Status = "retiring" // its leaves may still be in use
 	Retired  Status = "retired"  // its key is deleted
@@ -43,8 +43,8 @@ const (
 )
 
 // record is the keyring without keys and revocation lists, as one value in etcd. Every change compares the value's
-// revision and replaces the whole value. Nothing in it is secret. A sealed digest (stored.Tag) proves that a holder of
-// the KEK wrote it.
+// revision and replaces the whole value. The record contains no secrets. A sealed digest (stored.Tag) proves that a
+// holder of the KEK wrote the record.
 type record struct {
 	Schema     int                `json:"schema"`
 	Version    uint64             `json:"version"`    // counts changes, never decreases
@@ -64,7 +64,7 @@ type epoch struct {
 	Roots     [][]byte  `json:"roots"`
 	Published uint64    `json:"published"`        // generation of the first bundle with its roots
 	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
-	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: it cannot sign lists
+	CRL       uint64    `json:"crl,omitempty"`    // number of its newest list; 0: its certificate may not sign lists
 	Lists     [][]byte  `json:"lists,omitempty"`  // the user's own revocation lists that came with it, DER
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"` // start of its status

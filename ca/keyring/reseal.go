@@ -22,8 +22,8 @@ const (
 )
 
 // reseal encrypts the keyring's sealed values again after a rotation of the key encryption key. These are the record's
-// tag and the keys of unretired epochs: a handful, so only the check is paced. One transaction compares and writes
-// them. The record and its version stay the same. Errors are only logged, and the loop is delayed by at most
+// tag and the keys of unretired epochs. One transaction compares and writes these few values, so only the check is
+// paced (resealEvery). The record and its version stay the same. Errors are only logged. reseal takes at most
 // resealBudget.
 func (k *Keyring) reseal(ctx context.Context) {
 	now := k.cfg.Now()
@@ -108,7 +108,7 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest again if the tag is stale, or if must is true. nil: neither.
+// retag seals the record's digest again if the tag is stale, or if must is true. nil: the tag stays.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -154,7 +154,7 @@ func keks(blobs []kv.Blob) []string {
 }
 
 // keksOfSecrets adds the key encryption keys of Secrets' private keys and of ca/vault's MAC key to known. The result is
-// sorted, each once. Errors are etcd's.
+// sorted, without duplicates. Errors are etcd's.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
 	if err != nil {

@@ -20,10 +20,11 @@ import (
 // Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"`
-	// Until is the end of the last certificate that the identity may have from before it was revoked; zero: unknown.
-	// Afterwards no certificate is left to refuse, but the identity still gets no new one.
+	// Until is the end of the last certificate that the identity may have from before the denial; zero: unknown. After
+	// Until no certificate is left to refuse, but the identity still gets no certificates.
 	Until time.Time `json:"until,omitzero"`
-	// Leaves counts its unexpired certificates that are journalled one by one. Only Revoke sets it.
+	// Leaves counts the identity's unexpired certificates that are journalled one by one. Only Revoke sets it;
+	// elsewhere it is 0.
 	Leaves int `json:"leaves,omitempty"`
 }
 
@@ -54,7 +55,7 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 }
 
 // setDenialEnds records and returns the end of the last certificate of each denied identity, in the given order. The
-// index must have been read after the denial: the identities get no new certificates, and it has all existing ones.
+// index must have been read after the denial, so that it has all certificates of the identities.
 func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Time) (out []Denial) {
 	for _, text := range identities {
 		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
@@ -138,7 +139,7 @@ func checkRenewals(c *journalIndex, serial string, leaf Issue, now time.Time) er
 	return nil
 }
 
-// list adds a revoked certificate to the record. false: the record has it already.
+// list adds a revoked certificate to the record. It returns false if the record has the certificate already.
 func (r *record) list(leaf Issue, now time.Time) bool {
 	if _, ok := r.Serials[leaf.Serial]; ok {
 		return false
@@ -150,9 +151,9 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 	return true
 }
 
-// restore ends denials. The certificates that an identity had when it was denied are added to the lists, since they may
-// be in other hands. If they do not fit, or an issuer cannot sign lists, the error says from when on the identity can
-// be restored. After an error the caller must discard the record.
+// restore ends denials. The certificates that an identity had when it was denied are added to the lists, since an
+// attacker may have them. If they do not fit, or an issuer cannot sign lists, the error states when the identity can be
+// restored. After an error the caller must discard the record.
 func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
@@ -215,7 +216,7 @@ func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 }
 
 // renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered. It
-// misses renewals behind a predecessor that is pruned from the journal: the predecessor ended at least clockTolerance
+// misses renewals of a predecessor that is pruned from the journal; such a predecessor ended more than clockTolerance
 // ago.
 func (c *journalIndex) renewalsOf(serial string, now time.Time) (out []Issue) {
 	next := map[string][]Issue{}

@@ -34,7 +34,8 @@ var errNoRecord = errors.New("there is no " + statePath)
 // tries again.
 func (k *Keyring) refresh(ctx context.Context) error {
 	for {
-		// before etcd is read: peers remember only records that were in etcd, so a later read must show these or newer ones
+		// before etcd is read: peers remember only records that were in etcd, so a later read must return these or
+		// newer records
 		k.minimum = *k.peersMemory.Load()
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
@@ -67,7 +68,7 @@ func (k *Keyring) refresh(ctx context.Context) error {
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
 			}
-			continue // whichever replica created it, read it
+			continue // read the keyring, whichever replica created it
 		}
 		return k.applyStored(ctx, state, found)
 	}
@@ -152,8 +153,8 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState builds the State of a replica that cannot unseal. It has the bundle if that was verified, now or before;
-// otherwise the roots are only Claimed.
+// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if the record was verified, now
+// or before; otherwise the roots are only Claimed.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -261,8 +262,8 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record at revision after, with the blobs to put and drop, in one transaction. after 0: there is no
-// record yet. kv.ErrConflict: another write came first.
+// write replaces the record of revision after by next, and puts and drops blobs, in one transaction. after is 0 if no
+// record exists yet. kv.ErrConflict: another write came first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)

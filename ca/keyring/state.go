@@ -17,58 +17,63 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// State is the keyring as this replica may use it now. It is immutable, and prints without keys.
+// State is a snapshot of the keyring as this replica may use it. It is immutable: callers must not change what its
+// fields refer to. It prints without keys.
 type State struct {
 	// Active signs certificates. nil: this replica cannot sign, and Sealed has the reason.
 	Active *issue.Authority
-	Sealed error
-	// Bundle is every root that peers must trust, oldest epoch first. While Sealed, it has the last verified roots, if
-	// any. Generation counts its changes; journal entries carry it.
+	Sealed error // the reason why Active is nil; nil while Active is set
+	// Bundle is every root that peers must trust, oldest epoch first. While Sealed is set, Bundle has the last verified
+	// roots; empty: none were verified since the start. Generation counts the changes of the bundle; journal entries
+	// contain it.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	// Claimed are the unverified roots of etcd, while the replica is Sealed and has no Bundle. Since its start, the
-	// replica could not verify that a holder of the key encryption key wrote them. Config.Roots limits Claimed; without
-	// it, the remembered roots do (Config.Dir). Claimed serves to ask peers and to verify callers; it must not be
-	// published. Revocations are then unverified, too.
+	// Claimed are the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means: this replica
+	// has not checked yet that a holder of the key encryption key wrote them. Config.Roots limits Claimed; if it is
+	// nil, the remembered roots do (Config.Dir). Use Claimed to query peers and to verify callers, but do not publish
+	// it. While Claimed is in use, revocations are unverified too.
 	Claimed []*x509.Certificate
-	Epochs  []Epoch
-	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if one of their issuers cannot sign lists,
-	// since proxies reject every certificate whose issuer's list is missing.
+	Epochs  []Epoch // by number; also retired epochs, of which the newest 16 are kept
+	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if the issuer of one of these epochs
+	// cannot sign lists, since proxies reject every certificate whose issuer's list is missing. It may be nil while
+	// Sealed is set.
 	CRLs []CRL
 	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
-	// Alarm is the reason why etcd's keyring was refused. The other fields are those of the previous keyring; Active is
-	// nil if a peer remembers a newer one. nil: no alarm.
+	// Alarm is the reason why the keyring in etcd was refused; nil: it was not. With an Alarm the other fields are
+	// those of the previous keyring, but Active is nil if a peer remembers a newer keyring.
 	Alarm error
 
 	serials, identities map[string]revoked
 	minBundle           uint64 // smallest bundle generation that new certificates may carry
 }
 
-// Epoch describes one signing key.
+// Epoch describes one signing certificate and its key.
 type Epoch struct {
 	Number    uint64    `json:"number"`
 	Status    Status    `json:"status"`
-	Origin    string    `json:"origin"` // self-signed, cacerts, istio-ca-secret
-	Subject   string    `json:"subject"`
-	KeyID     string    `json:"keyId"`
-	Signer    string    `json:"signer"`           // subject key identifier, hexadecimal: the authority key identifier of its leaves
+	Origin    string    `json:"origin"`           // self-signed, cacerts, istio-ca-secret
+	Subject   string    `json:"subject"`          // of the signing certificate, as RFC 2253 text
+	KeyID     string    `json:"keyId"`            // first 10 bytes of the SHA-256 digest of the public key, hexadecimal
+	Signer    string    `json:"signer"`           // subject key identifier, hexadecimal: the authority key identifier of leaves
 	Roots     []string  `json:"roots"`            // subjects
 	Published uint64    `json:"published"`        // Generation of the first Bundle with its roots
-	Forced    bool      `json:"forced,omitempty"` // signs without waiting for holders
+	Forced    bool      `json:"forced,omitempty"` // an operator forced it to sign before all holders had its root
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"`    // start of its Status
 	NotAfter  time.Time `json:"notAfter"` // end of its ability to sign
 }
 
-// CRL is the revocation list of one issuer.
+// CRL is the keyring's revocation list of one issuer, the signing certificate of Epoch. Number is the CRL number, which
+// grows with each list of the epoch.
 type CRL struct {
 	Epoch  uint64
 	Number uint64
 	DER    []byte
 }
 
-// Callers returns the roots to verify clients against: Bundle, else Claimed.
+// Callers returns the roots to verify clients against: Bundle or, if that is empty, Claimed. The result may be empty,
+// and must not be changed.
 func (s *State) Callers() []*x509.Certificate {
 	if len(s.Bundle) > 0 {
 		return s.Bundle
@@ -76,11 +81,12 @@ func (s *State) Callers() []*x509.Certificate {
 	return s.Claimed
 }
 
-// RevokedIdentity reports whether an identity is denied certificates.
+// RevokedIdentity reports whether an identity is denied certificates. It returns false while no keyring is known.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
 
 // Denied lists the denied identities with possibly unexpired certificates, sorted, without Leaves. Proxies must refuse
-// them. known is false while this replica has neither Bundle nor Claimed. With Claimed the list is unverified.
+// these identities. known is false while Bundle and Claimed are empty: denials are unknown then. With Claimed the list
+// is unverified. The caller owns the result.
 func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	for id, v := range s.identities {
 		if !ended(v, now) {
@@ -91,10 +97,11 @@ func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	return out, len(s.Bundle)+len(s.Claimed) > 0
 }
 
-// RevokedSerial reports whether a certificate is revoked; serial is lower-case hexadecimal without leading zeros.
+// RevokedSerial reports whether a certificate is revoked; serial is lower-case hexadecimal without leading zeros. It
+// returns false while no keyring is known.
 func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }
 
-// String returns the state without keys.
+// String describes the state in one line, without keys.
 func (s *State) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "keyring generation=%d roots=%d", s.Generation, len(s.Bundle))
@@ -116,7 +123,7 @@ func (s *State) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String(
 // LogValue implements slog.LogValuer.
 func (s *State) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements json.Marshaler: it encodes String.
 func (s *State) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
 // signer hides a private key from everything that prints.

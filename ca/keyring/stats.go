@@ -2,26 +2,27 @@ package keyring
 
 import "time"
 
-// Stats are the keyring's figures for operators, from this replica's memory.
+// Stats are the keyring's figures for operators, from this replica's memory. Fields without a comment count what State
+// has.
 type Stats struct {
 	Sealed bool // this replica cannot sign
 	Alarm  bool // the keyring in etcd is refused
-	// Epochs counts the known epochs by status; every status has a key.
+	// Epochs counts the known epochs by status. Every status has a key, also with the count 0.
 	Epochs     map[Status]int
 	Generation uint64
-	// RootEnd is the latest expiry of the active epoch's roots. ChainEnd is the end of that epoch's ability to sign. Zero:
-	// unknown.
+	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is the end of that epoch's
+	// ability to sign; zero: no epoch is known to be active.
 	RootEnd, ChainEnd time.Time
 	// Waiting is the number of holders that a rotation waits for; 0 if Config.Leads is false.
 	Waiting                           int
 	RevokedSerials, RevokedIdentities int
-	Queued                            int           // journal entries that wait for the transaction under way
+	Queued                            int           // journal entries that wait until the transaction under way has ended
 	Lag                               time.Duration // age of the oldest entry of that transaction; 0: none is under way
-	Peers                             int           // number of peers that answered last
+	Peers                             int           // number of peers that answered in the last round
 	Allowance                         int           // renewals that may be issued while etcd is away
 }
 
-// Stats returns the present figures. Any goroutine may call it.
+// Stats returns the present figures. It does not block and sends nothing to etcd. The caller owns the result.
 func (k *Keyring) Stats() Stats {
 	s := k.State()
 	out := Stats{

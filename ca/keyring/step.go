@@ -15,7 +15,8 @@ import (
 const renewAt = 0.8
 
 // step applies the rules of a rotation to the record at the time now. next is nil if nothing changes. happened
-// describes the changes of epochs, for the log. waiting is the number of holders that a prepared epoch still waits for.
+// describes the changes of epochs, for the log. waiting is the number of holders whose bundle a prepared epoch still
+// waits for.
 //
 // step reads the journal index only if an epoch is prepared or retiring. The caller must have read the index after the
 // record. Certificates that are journalled later do not matter: under this record only the active epoch signs, and it
@@ -53,14 +54,15 @@ func step(r *record, now time.Time, c *journalIndex) (next *record, happened []s
 	return next, happened, waiting
 }
 
-// ended reports whether a revoked certificate, or a denied identity's last certificate, has expired. One with an
-// unknown end has not.
+// ended reports whether a revoked certificate, or a denied identity's last certificate, has expired. false if its end
+// is unknown.
 func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
 // forgotten reports whether the record may drop a revoked certificate. The certificate must have expired, and so must
-// renewals that a replica issued without etcd: handOver revokes them only when that replica is back.
+// its renewals by a replica without etcd. Such renewals are revoked only when that replica reaches etcd again
+// (handOver).
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
 // forget drops revoked certificates as soon as forgotten permits it.
@@ -92,10 +94,11 @@ func ageing(r *record, now time.Time) bool {
 	return now.After(certs[0].NotBefore.Add(time.Duration(float64(life) * renewAt)))
 }
 
-// adopt adds the user's CA to a copy of the record. next is nil if nothing changes. fresh: a new epoch was added, and
-// its key must be sealed. If an epoch has the CA already, only its new roots and newer revocation lists are added.
-// Nothing is ever removed: replicas see new files at different times, and must not undo one another's changes. Errors:
-// the CA's epoch is retired, a rotation is under way, or the new CA cannot sign lists while anything is revoked.
+// adopt adds the user's CA to a copy of the record. next is nil if nothing changes. fresh reports whether an epoch was
+// added, whose key must be sealed. If an epoch has the CA's certificate already, only further roots and newer
+// revocation lists are added. Nothing is ever removed: replicas read changed files at different times, and must not
+// undo one another's changes. Errors: the CA's epoch is retired, a rotation is under way, or the new CA cannot sign
+// lists while anything is revoked.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {

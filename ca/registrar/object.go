@@ -80,7 +80,7 @@ func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registrat
 	return r.await(ctx, made)
 }
 
-// create makes the object. After an error, made.Metadata.Name is set if the object may exist.
+// create creates the object in the API server. After an error, made.Metadata.Name is set if the object may exist.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -105,12 +105,12 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 	return made, nil
 }
 
-// approve approves the object. The server has authenticated the identity, and Register has verified that the CSR names
-// nothing else.
+// approve approves the object. Before, ca/serve has authenticated the identity, and Register has verified that the CSR
+// names only that identity.
 func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
 	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
 	// Without a resource version, annotations that other clients wrote meanwhile cause no conflict. A denial cannot be
-	// overwritten: the API server lets nobody remove one.
+	// overwritten: the API server does not permit its removal.
 	made.Metadata.ResourceVersion = ""
 	made.Status.Conditions = append(made.Status.Conditions, condition{Type: "Approved", Status: "True", Reason: "Authenticated",
 		Message: fmt.Sprintf("navarchd has authenticated %s, and the request names nothing else", q.Identity)})
@@ -120,7 +120,8 @@ func (r *Registrar) approve(ctx context.Context, made request, q serve.Registrat
 	return nil
 }
 
-// Pauses between two reads of an object: signers in the cluster take a fraction of a second, others seconds.
+// The first and the longest pause before a read of the object. Signers in the cluster need a fraction of a second,
+// other signers need seconds.
 const (
 	firstLook = 50 * time.Millisecond
 	longLook  = time.Second
@@ -163,7 +164,7 @@ func (r *Registrar) remove(name string) {
 	}
 }
 
-// do sends a request to the API server. It waits as requestRate requires.
+// do sends a request to the API server, after waiting as requestRate requires.
 func (r *Registrar) do(ctx context.Context, method, path string, in, out any) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return fmt.Errorf("too many requests to the API server: %w", err)

@@ -1,6 +1,6 @@
-// Package registrar has Kubernetes signers issue workloads' certificates by CertificateSigningRequests (istiod's
-// EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API). For an authenticated caller it creates a request, approves it, waits for the
-// certificate, verifies the certificate, and deletes the request.
+// Package registrar obtains workloads' certificates from Kubernetes signers by CertificateSigningRequests, like istiod
+// with EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API. For an authenticated caller it creates a request, approves it, waits for
+// the certificate, verifies the certificate, and deletes the request.
 //
 // Owns: the objects that it creates, and the bound on one identity's concurrent requests.
 // Reads: the API server, the roots that the mesh configuration names.
@@ -26,11 +26,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the work. One certificate takes four requests with a fast signer, eight with a signer that takes a second.
-// So one process issues 20 or 10 certificates a second (requestRate).
+// Bounds of the work. One certificate takes four requests to the API server with a fast signer, and eight with a signer
+// that needs a second. So one process obtains 20 or 10 certificates a second (requestRate).
 const (
-	Signing      = 64 // concurrent requests of one process, for serve.Limits.Signing
-	ofIdentity   = 16 // concurrent requests of one identity
+	Signing      = 64 // certificates that one process requests at once; the caller enforces it (serve.Limits.Signing)
+	ofIdentity   = 16 // certificates that are requested at once for one identity
 	requestRate  = 80 // requests to the API server per second, as istiod sends
 	requestBurst = 160
 	shortest     = 600 * time.Second // the shortest that an API server accepts (k8s.io/api/certificates/v1, expirationSeconds)
@@ -39,13 +39,14 @@ const (
 
 // Config configures New. API, Roots and MaxTTL are required.
 type Config struct {
-	API    *apiserver.Client
-	Signer string // signer for callers that name none (K8S_SIGNER); empty: such callers are refused
-	Domain string // prefix of the signers that callers name (CERT_SIGNER_DOMAIN); empty: callers may name none
-	// Roots returns a signer's own roots, and the roots of all signers, which peers must trust. It is called for each
-	// request. A signer without roots is refused, so callers choose among the signers of the mesh configuration.
+	API    *apiserver.Client // needs the rights to create, read, approve and delete CertificateSigningRequests
+	Signer string            // signer for callers that name none (K8S_SIGNER); empty: such callers are refused
+	Domain string            // prefix of the signers that callers name (CERT_SIGNER_DOMAIN); empty: callers may name none
+	// Roots returns the roots of a signer (by its full name, DOMAIN/NAME), and the roots of all signers, which peers
+	// must trust. Roots is called for each request, by many goroutines at once. If own is empty the request is refused,
+	// so callers choose among the signers of the mesh configuration.
 	Roots  func(signer string) (own, all []*x509.Certificate)
-	MaxTTL time.Duration    // longest lifetime of a certificate, from now on
+	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate (issue.Foreign)
 	Now    func() time.Time // for verifying certificates; nil: time.Now
 	Log    *slog.Logger     // nil: discarded
 }
@@ -60,7 +61,7 @@ type Registrar struct {
 	under map[string]int // concurrent requests by identity
 }
 
-// New returns a Registrar. It sends no request.
+// New returns a Registrar. It sends no request, and does not check the required fields.
 func New(c Config) *Registrar {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -69,8 +70,13 @@ func New(c Config) *Registrar {
 	return &Registrar{cfg: c, pace: rate.NewLimiter(requestRate, requestBurst), logged: obs.NewSampled(c.Log), under: map[string]int{}}
 }
 
-// Register implements serve.Registrar. The returned certificate is verified. issue.ErrForeign: the signer's certificate
-// does not match the request.
+// Register implements serve.Registrar: it blocks until the signer has issued the certificate, or ctx ends. The returned
+// certificate is verified. q.Signer is the name without Config.Domain; empty: Config.Signer.
+//
+// issue.ErrInvalid: the CSR names something else than the identity, the signer's name is malformed or missing, or the
+// signer has no roots. serve.ErrBusy: 16 requests of the identity are under way. serve.ErrRefused: the request was
+// denied or has failed. issue.ErrForeign: the signer's certificate does not match the request. Other errors are those
+// of the API server and of ctx.
 func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
 	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
 	key, err := issue.ParseExact(q.CSR, q.Identity)
@@ -102,7 +108,7 @@ func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got ser
 	return serve.Registered{Issued: issued, Bundle: all, Signer: signer}, nil
 }
 
-// outcome returns the metric label for the result of a request.
+// outcome returns the label of the metric SignerRequests for the result of a request.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
@@ -139,7 +145,8 @@ func (r *Registrar) signer(said string) (string, error) {
 	return r.cfg.Domain + "/" + said, nil
 }
 
-// begin counts a request of an identity until end. false: the identity has ofIdentity requests under way.
+// begin counts a request of an identity as under way, until end. It returns false, and counts nothing, if ofIdentity
+// requests are under way.
 func (r *Registrar) begin(identity string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

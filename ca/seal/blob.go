@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// magic and format begin every blob. The associated data has the format too, so that a blob of a later format cannot be
-// read as this one.
+// magic and format begin every blob. The associated data contains the format too, so that a blob of a later format
+// cannot be decoded as this format.
 const (
 	magic  = "NVSL"
 	format = 1
-	// maxPart bounds each part of a blob, in bytes. It is far above the sizes of sealed secrets, and far below an
-	// allocation that hurts.
+	// maxPart bounds each part of a blob, in bytes. Sealed secrets are far smaller, and an allocation of this size is
+	// harmless.
 	maxPart = 16 << 20
 )
 

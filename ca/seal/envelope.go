@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Wrapped is a data key as its provider wraps it. Nothing in it is secret.
+// Wrapped is a data key, encrypted by a Provider. It contains no secrets.
 type Wrapped struct {
-	KeyID       string // the key encryption key that wraps it
-	Data        []byte
-	Annotations map[string][]byte // data that the provider needs for Unwrap
+	KeyID       string            // id of the key encryption key that wraps the data key
+	Data        []byte            // the encrypted data key
+	Annotations map[string][]byte // further data that the provider needs for Unwrap; may be nil
 }
 
-// Provider wraps data keys with a key encryption key (KEK). Safe for concurrent use. Errors wrap ErrUnavailable if a
-// retry or the right key may help, and ErrTampered if the wrapped key is not one that Wrap returned.
+// Provider wraps data keys with a key encryption key (KEK). It must be safe for concurrent use. Errors wrap
+// ErrUnavailable if a retry or the right KEK may help, and ErrTampered if Wrap never returned the wrapped key.
 type Provider interface {
-	// Name is the kind of provider, which the blob records.
+	// Name returns the kind of provider. It is stored in each blob, and blobs of another kind do not open.
 	Name() string
-	Wrap(ctx context.Context, key Secret) (Wrapped, error)
-	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error)
-	// Newest returns a function that reports whether Wrap's present key encryption key wraps a data key. Newest requests
-	// the present key at most once; the function sends no request.
+	Wrap(ctx context.Context, key Secret) (Wrapped, error)       // encrypts a data key under the present KEK; does not keep key
+	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error) // decrypts a data key; the caller owns the result
+	// Newest determines the present KEK, with at most one request. The returned function reports whether that KEK wraps
+	// a data key; it sends no request.
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
-// Bounds of data keys. Random nonces of 96 bits allow 2^32 uses of one (NIST SP 800-38D, 8.3). A new data key per day
-// also puts a rotated KEK into use.
+// Bounds of data keys. Random nonces of 96 bits allow 2^32 uses of one data key (NIST SP 800-38D, 8.3). Since each data
+// key is used for a day at most, a rotated KEK is in use after a day.
 const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
@@ -42,9 +42,9 @@ const (
 	callBudget = 15 * time.Second // timeout of one call of the provider
 )
 
-// Envelope implements Sealer: AES-256-GCM under a data key, which a Provider wraps. Sealing calls the provider once per
-// day, per 2^24 uses, and after a rotation that Stale has found. Opening calls the provider once per data key, as long
-// as the data key stays in memory (maxHeld).
+// Envelope implements Sealer: it encrypts with AES-256-GCM under a data key, which a Provider wraps. Seal calls the
+// provider for the first blob, then once per day or 2^24 uses, and after a rotation that Stale has found. Open calls
+// the provider for each data key that is not in memory; up to 1,024 are. A call of the provider ends after 15 s.
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
@@ -64,7 +64,7 @@ type dataKey struct {
 	uses    int
 }
 
-// New returns a sealer over a provider, without calling it. An error: there is no provider.
+// New returns a sealer that uses a provider, without calling the provider. The error: provider is nil.
 func New(provider Provider) (*Envelope, error) {
 	if provider == nil {
 		return nil, errors.New("sealer: no provider of a key encryption key")
@@ -72,7 +72,8 @@ func New(provider Provider) (*Envelope, error) {
 	return &Envelope{provider: provider, now: time.Now, held: map[[32]byte]*dataKey{}}, nil
 }
 
-// Seal implements Sealer. Errors are those of Provider.Wrap, ErrUnavailable if ctx ends first, and more than 16 MiB.
+// Seal implements Sealer. Errors: those of Provider.Wrap, ErrUnavailable if ctx ends first, and a ciphertext of more
+// than 16 MiB.
 func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byte, error) {
 	key, err := e.sealing(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byt
 	return b.encode(), nil
 }
 
-// Open implements Sealer. It also returns ErrUnavailable for a blob of another provider, and if ctx ends first.
+// Open implements Sealer. It also returns ErrUnavailable for a blob of another kind of provider, and if ctx ends first.
 func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -109,9 +110,8 @@ func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret,
 	return plain, nil
 }
 
-// Stale implements Sealer. If another key encryption key than the present one wraps the data key for new blobs, the
-// next Seal makes a new data key. Blobs that do not decode, and blobs of other providers, are not stale. Errors are
-// those of Provider.Newest.
+// Stale implements Sealer. If the data key for new blobs is not wrapped by the present KEK, the next Seal makes another
+// data key. Blobs that do not decode, and blobs of other providers, are not stale. Errors are those of Provider.Newest.
 func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	newest, err := e.provider.Newest(ctx)
 	if err != nil {
@@ -128,8 +128,8 @@ func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	}, nil
 }
 
-// KEK returns the key encryption key that a blob names, as PROVIDER:ID. It is not secret, and nothing is verified.
-// Errors: ErrTampered, raw is not a sealed blob; ErrNewer, this build does not read its format.
+// KEK returns the id of the key encryption key that a blob names, as PROVIDER:ID. The id is not secret, and nothing is
+// verified. ErrTampered: raw is not a sealed blob. ErrNewer: this build does not read the blob's format.
 func KEK(raw []byte) (string, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -208,8 +208,8 @@ func (e *Envelope) known(id [32]byte) *dataKey {
 	return e.held[id]
 }
 
-// once makes one call for all callers that wait for the same result. A caller whose ctx ends gets ErrUnavailable; the
-// call continues for the others.
+// once makes one call for all callers that wait for the same result (the same text what). A caller whose ctx ends gets
+// ErrUnavailable; the call continues for the other callers.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

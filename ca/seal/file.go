@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// File is a Provider with its key encryption key in a file of 32 bytes. It suits development, and files from a secret
-// store.
+// File is a Provider whose key encryption key is a file of 32 bytes. It suits development, and files from a secret
+// store. Safe for concurrent use.
 type File struct {
 	path  string
 	older []localKey
@@ -30,18 +30,18 @@ type File struct {
 	key localKey   // zero: the file has been missing until now
 }
 
-// First authorises the creation of a missing key file. It returns nil if nothing was ever sealed, so that no blob needs
-// a lost key. Otherwise the error states what was sealed, or why this is unknown.
+// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed, so that no blob
+// needs a lost key. Otherwise the error states what was sealed, or why this is unknown.
 type First func(context.Context) error
 
-// NewFile returns a provider with the key of a file, and creates a missing file. Only its owner may read a new file. If
-// several processes create the file at once, all use the key of the first. Blobs under the keys of older files still
-// open. Errors: a file of another size, permissions for others than this process, a missing older file, and those of
-// the file system.
+// NewFile returns a provider with the key of the file path. It creates a missing file with a random key and mode 0600.
+// If several processes create the file at once, all use the key of the first. The provider also unwraps with the keys
+// of the older files. Errors: a file of another size, permissions beyond 0700 (of another user's file: beyond 0640), a
+// missing older file, and those of the file system.
 //
-// A rotation has three steps, and every replica can open every blob between them. Give the new file to every replica as
-// an older one. When all replicas have it, put it first and the previous file behind it. When no blob needs the
-// previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous file.
+// A rotation has three steps, between which every replica can open every blob. First give the new file to every replica
+// as an older file. When all replicas have it, make it path, and the previous file an older file. When no blob needs
+// the previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous file.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -53,8 +53,8 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-// findFile is NewFile for a file that may be missing. Each use looks for the missing file, and fails with
-// ErrUnavailable if it needs the file's key. Wrap creates the file if first permits. With a nil first it is never
+// findFile is NewFile for a file that may be missing. Each later use tries to read the missing file, and fails with
+// ErrUnavailable if it needs the file's key. Wrap creates the file if first permits. With a nil first the file is never
 // created.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
@@ -175,8 +175,8 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack reads the file again, and uses its key from now on if the key has this id. So an operator can restore the
-// right file. It returns false if the file has another key or cannot be read.
+// putBack reads the file again. If its key has this id, the key replaces the present one, so that an operator can
+// restore the right file. putBack returns false if the file has another key or cannot be read.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -188,7 +188,8 @@ func (f *File) putBack(id string) (localKey, bool) {
 	return key, true
 }
 
-// Wrap implements Provider.
+// Wrap implements Provider. It creates a missing file if NewProvider's first permits. ErrUnavailable: the file is
+// missing or refused.
 func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	own, err := f.sealing(ctx)
 	if err != nil {
@@ -198,7 +199,8 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. It reads the file again if no known key has the id.
+// Unwrap implements Provider. It reads the file again if no known key has the id. ErrUnavailable: no key has the id.
+// ErrTampered: w.Data does not decrypt.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
@@ -215,7 +217,7 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: the blob was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. Until the file has been read once, a missing or refused file is ErrUnavailable.
+// Newest implements Provider. ErrUnavailable: the file has never been read, and is missing or refused.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err

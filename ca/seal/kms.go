@@ -29,8 +29,8 @@ type KMSConfig struct {
 	Timeout time.Duration // of one call; 0: 5 s
 }
 
-// KMS is a Provider over the plugin protocol of Kubernetes (KMS v2). Plugins for the API server work here too. The key
-// encryption key stays with the plugin.
+// KMS is a Provider that calls a plugin of Kubernetes' protocol KMS v2. Plugins for the API server work here too. The
+// key encryption key stays in the plugin. Safe for concurrent use.
 type KMS struct {
 	conn    *grpc.ClientConn
 	plugin  kmsv2.KeyManagementServiceClient
@@ -39,7 +39,7 @@ type KMS struct {
 }
 
 // NewKMS returns the provider without connecting to the plugin. While the plugin is away, calls fail with
-// ErrUnavailable. The error: Socket is empty or an address of another kind.
+// ErrUnavailable. The error: Socket is empty or has a prefix other than unix://. Close the provider after use.
 func NewKMS(cfg KMSConfig) (*KMS, error) {
 	path := strings.TrimPrefix(cfg.Socket, "unix://")
 	if path == "" || strings.Contains(path, "://") {
@@ -59,21 +59,22 @@ func NewKMS(cfg KMSConfig) (*KMS, error) {
 	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
 }
 
-// Close closes the connection to the plugin. Errors are those of gRPC.
+// Close closes the connection to the plugin; later calls fail. Errors are those of gRPC.
 func (k *KMS) Close() error { return k.conn.Close() }
 
 // Name implements Provider.
 func (*KMS) Name() string { return "kms-v2" }
 
-// Check returns nil if the plugin is healthy, speaks version 2 or its beta, and reports a key id. Otherwise the error
-// contains the plugin's report, or why it does not answer.
+// Check requests the plugin's status. It returns nil if the plugin is healthy, speaks version v2 or v2beta1, and
+// reports a key id. Otherwise the error, an ErrUnavailable, contains the plugin's report or why the plugin does not
+// answer.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
 }
 
 // Newest implements Provider. As in the API server, a changed key id in the plugin's status means that the plugin has
-// rotated its key. A plugin without a healthy status is an error, as in Check.
+// rotated its key. Errors are those of Check.
 func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	id, err := k.keyID(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func (k *KMS) keyID(ctx context.Context) (string, error) {
 	return resp.KeyId, nil
 }
 
-// Wrap implements Provider.
+// Wrap implements Provider. ErrUnavailable: the plugin does not answer, refuses, or exceeds a bound of the protocol.
 func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -127,7 +128,7 @@ func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: resp.KeyId, Data: resp.Ciphertext, Annotations: maps.Clone(resp.Annotations)}, nil
 }
 
-// Unwrap implements Provider.
+// Unwrap implements Provider. ErrTampered: the plugin answers InvalidArgument. ErrUnavailable: any other failure.
 func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -142,8 +143,8 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	return resp.Plaintext, nil
 }
 
-// failed returns the error of a call with its meaning. All errors may be temporary (ErrUnavailable), except for an
-// InvalidArgument of Decrypt.
+// failed returns the error of a call, wrapped in its meaning: ErrTampered for an InvalidArgument of Decrypt, else
+// ErrUnavailable, since the failure may be temporary.
 func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

@@ -23,7 +23,7 @@ const (
 
 // Passphrase is a Provider for development. Its key encryption keys are derived from a passphrase and a salt. Each
 // process wraps under a random salt of its own. Deriving a key takes some tens of milliseconds; up to 64 derived keys
-// are cached.
+// are cached. Safe for concurrent use.
 type Passphrase struct {
 	phrases []Secret // the newest first
 
@@ -37,8 +37,8 @@ type derivation struct {
 	salt   [saltBytes]byte
 }
 
-// NewPassphrase returns a provider with copies of the passphrases. It wraps under the first one. Blobs under older
-// passphrases still open; a rotation has the steps of NewFile. The error: a passphrase has less than 12 bytes.
+// NewPassphrase returns a provider with copies of the passphrases. It wraps under passphrase, and also unwraps under
+// the older ones; a rotation has the steps of NewFile. The error: a passphrase has less than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -84,7 +84,8 @@ func (p *Passphrase) Wrap(_ context.Context, plain Secret) (Wrapped, error) {
 	return Wrapped{KeyID: key.id, Data: append(p.salt[:], data...)}, err
 }
 
-// Unwrap implements Provider.
+// Unwrap implements Provider. ErrUnavailable: no passphrase fits, or w was changed. ErrTampered: w was changed although
+// a passphrase fits, or w.Data is too short.
 func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	if len(w.Data) < saltBytes {
 		return nil, fmt.Errorf("data key: %w", ErrTampered)
@@ -114,7 +115,7 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider. The returned function derives a key for each new salt.
+// Newest implements Provider, without an error. The returned function derives a key for each salt that is not cached.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

@@ -1,5 +1,5 @@
-// Package seal encrypts secrets at rest with AEAD under data keys. A provider wraps the data keys with a key encryption
-// key (KEK).
+// Package seal encrypts secrets at rest (AES-256-GCM) under data keys. A provider wraps the data keys with a key
+// encryption key (KEK). A sealed blob contains the wrapped data key and the encrypted secret.
 //
 // Owns: unwrapped data keys, in memory only; the key file of a File.
 // Reads: nothing of ours.
@@ -12,39 +12,40 @@ import (
 	"fmt"
 )
 
-// Context identifies the place of a sealed blob. It is associated data: a blob that was moved, exchanged or truncated
-// does not open.
+// Context identifies what a sealed blob is for. It is associated data of the encryption: Open needs a Context that
+// equals that of Seal. So a blob that was moved or exchanged does not open. Fields may be zero.
 type Context struct {
 	Mesh        string
 	TrustDomain string
-	Epoch       uint64
-	KeyID       string
+	Epoch       uint64 // of the keyring; 0 for other purposes
+	KeyID       string // distinguishes values of one Purpose; empty if there is one only
 	Purpose     string // signing-key, gateway-tls, ...
 }
 
-// Sealer seals and opens secrets. Safe for concurrent use.
+// Sealer encrypts (seals) and decrypts (opens) secrets. It must be safe for concurrent use. Its methods may call the
+// KEK provider, and then block until the provider answers or ctx ends.
 type Sealer interface {
-	// Seal encrypts plain. Open decrypts the blob only with an equal Context. ErrUnavailable: the KEK provider does not
-	// answer, or its key is missing.
+	// Seal encrypts plain, which may be empty, and does not keep it. ErrUnavailable: the KEK provider does not answer,
+	// or its key is missing.
 	Seal(ctx context.Context, plain Secret, about Context) ([]byte, error)
-	// Open decrypts a blob. ErrTampered: the blob was sealed for another Context, or was changed. ErrNewer: a newer
-	// build wrote the blob. ErrUnavailable: the KEK provider does not answer, or does not have the blob's KEK; a retry
-	// or the right KEK may help.
+	// Open decrypts a blob; the caller owns the result. ErrTampered: the blob was sealed for another Context, was
+	// changed, or is not a blob (empty, for example). ErrNewer: a newer build wrote the blob. ErrUnavailable: the KEK
+	// provider does not answer, or does not have the blob's KEK; a retry or the right KEK may help.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
 	// Stale determines the provider's present KEK. The returned function reports whether a blob is sealed under another
-	// KEK of the provider, and should be encrypted again. ErrUnavailable: the provider does not answer, or its key is
-	// missing.
+	// KEK of the provider, and should be encrypted again; it calls no provider. ErrUnavailable: the provider does not
+	// answer, or its key is missing.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 
 // Errors of a Sealer, for errors.Is.
 var (
-	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed")
+	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // not a blob, or of another Context
 	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )
 
-// Secret is a byte slice that always prints as [sealed].
+// Secret is a byte slice that prints as [sealed], by every verb of fmt and as text in JSON and slog.
 type Secret []byte
 
 // String implements fmt.Stringer.

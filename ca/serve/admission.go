@@ -41,13 +41,13 @@ func (d *admission) step(e event) {
 	}
 }
 
-// Stats counts requests by phase, for gauges.
+// Stats counts requests for certificates by phase, for gauges.
 type Stats struct {
-	First, Renewals int // queued, by kind, without the delayed ones
-	Delayed         int // delayed by the rate of their identity or credential
-	Signing         int // in a slot
-	Writing         int // signed, and not durable yet
-	Bytes           int // size of all queued and delayed requests
+	First, Renewals int // first certificates and renewals in the queue, without the delayed ones
+	Delayed         int // delayed by Limits.Rate of their identity or credential
+	Signing         int // in a signing slot
+	Writing         int // signed, and being journalled
+	Bytes           int // bytes of all CSRs that are queued or delayed
 }
 
 // Stats returns the present counts.

@@ -20,16 +20,23 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. Register adds the
-// same method to a gRPC server, but there the caller is authenticated before the request is read. Errors are gRPC
-// statuses.
+// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. It authenticates the
+// caller by the metadata and the peer of ctx, and blocks until the certificate is signed and recorded. Register adds
+// the same method to a gRPC server, but there the caller is authenticated before the request is read.
+//
+// Errors are gRPC statuses. Unauthenticated: the credential is missing, not accepted, or too old (Renewals).
+// PermissionDenied: the caller is revoked, the Registrar refuses, or the request names another identity.
+// InvalidArgument: the CSR or the lifetime is not valid. ResourceExhausted: no room or time in the queue, or ErrBusy.
+// Unavailable: nothing can be signed or recorded now. Internal: signing failed otherwise. Canceled and
+// DeadlineExceeded: ctx ended.
 func (s *Server) CreateCertificate(ctx context.Context,
 	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate authenticates the caller and answers the request from read. In the response each element is one PEM
-// block, the leaf first. The last element is the whole root bundle, as Istio's agent expects (security/pkg/nodeagent).
+// certificate authenticates the caller and answers the request that read returns. In the response each element is one
+// PEM block, the leaf first. The last element is the whole root bundle, as Istio's agent expects
+// (security/pkg/nodeagent).
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -48,7 +55,7 @@ const maxSigner = 571
 // requested reads and decodes a request.
 type requested func() (*securityv1.IstioCertificateRequest, error)
 
-// create returns the elements of the response's certificate chain. With an error, caller is set if it was
+// create returns the elements of the response's certificate chain. With an error, caller is set if the caller was
 // authenticated.
 func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
 	if err := s.admission.refuseEarly(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {

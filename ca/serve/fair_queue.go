@@ -78,10 +78,10 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns an upper bound for the tickets that would start before one that a holder pushed now.
+// ahead returns an upper bound for the number of tickets that would start before a ticket that h pushed now.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
-	own := 0 // of them, tickets of the same identity
+	own := 0 // tickets of the same identity in this queue
 	if p != nil {
 		own = p.n
 	}

@@ -13,15 +13,16 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// FallbackJournal records renewals while the Journal is unavailable. Many goroutines call it.
+// FallbackJournal records renewals while the Journal is unavailable. Many goroutines call its methods at once.
 type FallbackJournal interface {
-	// Away reports whether the Journal is known to be unavailable. Then renewals do not try the Journal first.
+	// Away reports whether the Journal is known to be unavailable. The server then records renewals without trying the
+	// Journal first.
 	Away() bool
 	// Longest returns the longest lifetime of a recorded certificate, at least 1 s.
 	Longest() time.Duration
-	// Spend returns nil once the entry is durable. e.Previous is the serial number of the shown and verified
-	// certificate, and shownEnds is its NotAfter. ErrRevoked: the identity or the shown certificate is revoked. After
-	// any error the new certificate must not be handed out.
+	// Spend records a signed renewal, and returns nil once the entry is durable. e.Previous is the serial number of the
+	// certificate that authenticated the request, and shownEnds is that certificate's NotAfter. ErrRevoked: the
+	// identity or that certificate is revoked. After any error the server does not return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
@@ -36,8 +37,9 @@ func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.
 	return cert.NotAfter, true
 }
 
-// forFallback returns the request and the caller to sign a renewal for, so that the FallbackJournal may record it: it
-// lives for at most Longest, and is not extended beyond the shown certificate.
+// forFallback changes a renewal so that the FallbackJournal may record it. The returned request asks for a lifetime of
+// at most Longest. The returned caller has no NotAfter, so that sign does not extend the lifetime to that of the shown
+// certificate.
 func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Caller) (*securityv1.IstioCertificateRequest, attest.Caller) {
 	ttl := time.Duration(r.GetValidityDuration()) * time.Second
 	if ttl == 0 {

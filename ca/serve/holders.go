@@ -19,13 +19,13 @@ import (
 
 // HoldersMethod is the full gRPC name of the method for reports of root bundles. navarch-agent calls it over mTLS with
 // its certificate, after its Envoy acknowledged a bundle. Istio's own agents never call it. The request is a
-// google.protobuf.ListValue with the Fingerprint of each root, 1 to 256. The response is a google.protobuf.Empty. Roots
-// are listed one by one, since an agent may have more roots than the published ones, in another order.
+// google.protobuf.ListValue with the Fingerprint of each root, 1 to 256. The response is a google.protobuf.Empty. The
+// report lists single roots, since an agent may have more roots than the published ones, in another order.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
 const maxRoots = 256 // in one report
 
-// Fingerprint returns the SHA-256 of a root's DER in lower-case hexadecimal.
+// Fingerprint returns the SHA-256 digest of a root's DER in lower-case hexadecimal.
 func Fingerprint(root *x509.Certificate) string {
 	sum := sha256.Sum256(root.Raw)
 	return hex.EncodeToString(sum[:])
@@ -43,8 +43,8 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report stores an agent's report without verifying its content. The credential must be a certificate, since the report
-// is about the leaf with this serial number.
+// report stores an agent's report without verifying the fingerprints in it. The credential must be a certificate, since
+// the report is about the certificate with that serial number.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server accepts no reports of root bundles")

@@ -2,17 +2,17 @@ package serve
 
 import "time"
 
-// Hooks are callbacks for metrics. Each may be nil. The request's goroutine calls them, sometimes in its signing slot,
-// so they must not block.
+// Hooks are callbacks for metrics; the comments name Istio's metrics. Each may be nil. Many goroutines call them at
+// once, some while they occupy a signing slot, so they must not block.
 type Hooks struct {
-	Request         func()                            // citadel_server_csr_count
-	Issued          func(took time.Duration)          // citadel_server_success_cert_issuance_count; from request to response
-	Unauthenticated func()                            // citadel_server_authentication_failure_count
-	BadCSR          func()                            // citadel_server_csr_parsing_err_count
-	BadIdentity     func()                            // citadel_server_id_extraction_err_count: none, foreign, revoked
-	SignFailed      func()                            // citadel_server_csr_sign_err_count: sealed, journal away, issuer expired
-	Turned          func(code string)                 // refused or given up in the queue, or ErrBusy; by gRPC code
-	Waited          func(first bool, d time.Duration) // time of an admitted request in the queue; first: by token
+	Request         func()                            // each certificate request: citadel_server_csr_count
+	Issued          func(took time.Duration)          // each success; took: the whole request. citadel_server_success_cert_issuance_count
+	Unauthenticated func()                            // no accepted credential: citadel_server_authentication_failure_count
+	BadCSR          func()                            // the CSR, lifetime or CertSigner is not valid: citadel_server_csr_parsing_err_count
+	BadIdentity     func()                            // no identity, a foreign one, or revoked: citadel_server_id_extraction_err_count
+	SignFailed      func()                            // not signed or not recorded: citadel_server_csr_sign_err_count
+	Turned          func(code string)                 // refused or given up in the queue, or ErrBusy; code: name of the gRPC code
+	Waited          func(first bool, d time.Duration) // d: time of an admitted request in the queue; first: no renewal by certificate
 	HolderReported  func()                            // a report of held roots was stored
 }
 

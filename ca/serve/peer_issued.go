@@ -24,26 +24,30 @@ import (
 // requestTimeout bounds the request to one peer, so that a hanging peer leaves time for the others.
 const requestTimeout = 5 * time.Second
 
-// PeerIssued obtains a serving certificate from a peer, for a replica that cannot sign.
+// PeerIssued obtains a serving certificate for a replica that cannot sign. A peer, another replica that can sign, signs
+// it.
 type PeerIssued struct {
-	// Peers are secure addresses (host:port) of replicas with role ca. A host name means all its addresses. The
-	// process's own address may be among them. Of more than 64 addresses, the first 64 in sorted order are used.
+	// Peers are secure addresses (host:port) of replicas with role ca. A host name stands for all its IP addresses. The
+	// process's own address may be among them. Of more than 64 IP addresses, only the first 64 in sorted order are
+	// used.
 	Peers []string
-	// Roots verify a peer before the token is sent, and verify the certificate in the peer's answer.
+	// Roots verify a peer before the token is sent, and the certificate in the peer's response. nil: the system's
+	// roots, which no caller wants.
 	Roots      *x509.CertPool
-	ServerName string // DNS name in every peer's certificate, and in the requested one
-	Token      string // proves the control plane's own identity
+	ServerName string // DNS name that each peer's certificate and the requested certificate must have
+	Token      string // token of the control plane's own service account
 }
 
-// PeerCertificate is a serving certificate and the address of the peer that signed it.
+// PeerCertificate is a serving certificate with its private key. Peer is the address (host:port) of its signer.
 type PeerCertificate struct {
 	Certificate tls.Certificate // Leaf is set
 	Peer        string
 }
 
-// Request makes a P-256 key and requests its certificate from peers until one signs. It uses the agents' method. The
-// peers are tried one after another in random order, for at most 5 s each. The certificate's names come from the peer's
-// Config. The error joins the errors of all peers and addresses; without any peer it says so.
+// Request makes a P-256 key and requests a certificate for it by CertificateMethod, until one peer signs. It tries the
+// peers one after another in random order, for at most 5 s each. The peer decides which names the certificate has
+// (Config.Names). Request fails if no peer signs. The error then joins the errors of all peers and of all addresses
+// that do not resolve, or says that Peers is empty.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,8 +90,8 @@ func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecd
 	return b.read(answer.GetCertChain(), key)
 }
 
-// read parses an answer. It verifies that the certificate is for the key, and that agents accept it: it chains to Roots
-// and names ServerName.
+// read parses a peer's response. It verifies that the certificate is for the key, chains to Roots and names ServerName,
+// so that agents accept it.
 func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("the answer has %d elements, want a certificate and the roots", len(answer))

@@ -17,13 +17,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// PeersMethod is the full gRPC name of the method for a peer's remembered keyring record. The request is a
-// google.protobuf.BytesValue with a nonce of 16 to 64 bytes. The response is a BytesValue with the record, sealed for
-// the nonce.
+// PeersMethod is the full gRPC name of the method for the keyring record that a peer remembers: the newest one that the
+// peer has verified. With it a replica detects that etcd was rolled back. The request is a google.protobuf.BytesValue
+// with a nonce of 16 to 64 bytes. The response is a BytesValue with the record's version and digests
+// (keyring.Keyring.Seen), encrypted with the nonce as associated data.
 //
-// The method needs no credential: the record is not secret, and an answer can be made only with the key encryption key.
-// Certificates would fail when they matter: a replica with a rolled-back keyring has old roots, so that neither side
-// could verify the other.
+// The method needs no credential: the content is not secret, and only a holder of the key encryption key can make a
+// response. Certificates would fail when they matter: a replica with a rolled-back keyring has old roots, so that
+// neither side could verify the other.
 const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 
 // Bounds of a request to peers.
@@ -34,7 +35,8 @@ const (
 	maxAnswer          = 64 << 10 // bytes
 )
 
-// Memory returns the remembered keyring record, sealed for a nonce of 16 to 64 bytes (keyring.Keyring.Seen). Peers
+// Memory provides the keyring record that this process remembers (keyring.Keyring.Seen). Seen returns its version and
+// digests, encrypted with the nonce of 16 to 64 bytes as associated data. The Server makes one call at a time. Peers
 // receive an error as Unavailable.
 type Memory interface {
 	Seen(ctx context.Context, nonce []byte) ([]byte, error)
@@ -79,12 +81,13 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 	return wrapperspb.Bytes(answer), nil
 }
 
-// AskPeers queries all addresses (host:port) at once, and returns the sealed answers in any order. A host name means
-// all its addresses, as of a headless Service. The process's own address may be among them. Of more than 64 addresses,
-// only the first 64 in sorted order are queried.
+// AskPeers calls PeersMethod at all addresses (host:port) at once, and returns the encrypted responses in any order. A
+// host name stands for all its IP addresses, as that of a headless Service. The process's own address may be among
+// them. Of more than 64 IP addresses, only the first 64 in sorted order are queried.
 //
-// AskPeers returns after 3 s at the latest. The error joins the errors of invalid or superfluous addresses and of peers
-// without an answer; the other answers are returned all the same. keyring.Config.Peers has the same form.
+// AskPeers returns after 3 s at the latest. The error joins the errors of addresses that are not valid, of addresses
+// beyond the first 64, and of peers that did not answer. The other peers' responses are returned with the error, too.
+// keyring.Config.Peers has the same form.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ type ticket struct {
 	first    bool
 	bytes    int // size of its request
 	deadline time.Time
-	expiry   codes.Code // status code if the deadline passes: the caller's deadline, or the queue's
+	expiry   codes.Code // once deadline has passed: DeadlineExceeded (the caller's deadline) or ResourceExhausted (MaxWait)
 	arrived  time.Time
 
 	state   ticketState
@@ -29,7 +29,7 @@ type ticket struct {
 	ready   time.Time     // end of the delay by the rate of its identity or credential
 	index   int           // in the heap of delayed tickets
 
-	admitted chan error // buffered, 1: nil to start
+	admitted chan error // capacity 1; receives nil when signing may start, or the refusal
 }
 
 type ticketState uint8
@@ -46,8 +46,8 @@ type event interface{ isEvent() }
 type (
 	arrive  struct{ t *ticket }
 	abandon struct{ t *ticket } // the caller has gone, or the deadline has passed
-	// signed: a started ticket has left its signing slot, which it occupied for took. journal: its entry is being
-	// written.
+	// signed: a started ticket has left its signing slot, which it occupied for took. With journal, its entry is being
+	// written, and recorded follows.
 	signed struct {
 		took    time.Duration
 		journal bool
@@ -159,7 +159,8 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 }
 
 // refusal returns why t cannot be served; nil: it can be served. Either its deadline is too near for its rate or for
-// the estimated wait, or there is no room. A first certificate also has the room of renewals.
+// the estimated wait, or there is no room. A first certificate may also use the room of waiting renewals, which it
+// displaces.
 func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
 	if patience <= 0 {
@@ -198,8 +199,8 @@ func (q *queue) estimate(t *ticket) time.Duration {
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves delayed tickets that are ready to their queues, and sets the next wake-up if it has changed. alarm: the
-// last wake-up has come.
+// release moves delayed tickets that are ready to their queues, and sets the next wake-up if the time for it has
+// changed. alarm reports that the last wake-up has come.
 func (q *queue) release(now time.Time, alarm bool) []effect {
 	before := len(q.delayed)
 	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {

@@ -17,15 +17,15 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// Registrar obtains certificates from another CA. The server is a registration authority then: it authenticates
-// callers, and the other CA has the key. At most Limits.Signing goroutines call Register at once. Register must return
-// within seconds of the end of ctx. Errors match issue.ErrInvalid (the request is at fault), ErrRefused or ErrBusy. Any
-// other error means that the CA cannot sign now (Unavailable).
+// Registrar obtains certificates from another CA. With a Registrar the server is a registration authority: it
+// authenticates callers, and the other CA signs. At most Limits.Signing goroutines call Register at once. Register must
+// return within seconds of the end of ctx. Errors match issue.ErrInvalid (the request is at fault: InvalidArgument),
+// ErrRefused or ErrBusy. Any other error means that the CA cannot sign now (Unavailable).
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }
 
-// Registration is one request to the other CA.
+// Registration is one request to the other CA. Register may keep it.
 type Registration struct {
 	CSR      []byte // PEM, unverified
 	Identity spiffeid.ID
@@ -34,21 +34,21 @@ type Registration struct {
 	TTL    time.Duration // requested or default lifetime, at most the maximum of Policy
 }
 
-// Registered is a certificate of another CA, verified by the Registrar.
+// Registered is a certificate of another CA, which the Registrar has verified. Epoch is 0.
 type Registered struct {
 	*issue.Issued
 	Bundle []*x509.Certificate // all roots that peers must trust
 	Signer string              // name of the CA that signed, for the log
 }
 
-// Reasons of a Registrar to refuse, for errors.Is.
+// Errors of a Registrar, for errors.Is; the comments name the gRPC codes for the caller.
 var (
 	ErrRefused = errors.New("the signer has refused the request") // PermissionDenied
 	ErrBusy    = errors.New("too many requests are under way")    // ResourceExhausted
 )
 
-// register obtains a certificate from the Registrar, and frees the pass's slot afterwards. Certificates are logged but
-// not journalled, since only the other CA can revoke them.
+// register obtains a certificate from the Registrar, and frees the pass's slot afterwards. It logs the certificate
+// without journalling it, since only the other CA can revoke it.
 func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
 	signer string, c attest.Caller) ([]string, error) {
 	defer p.leave(false)

@@ -23,18 +23,19 @@ type Renewals struct {
 	Machine func(id spiffeid.ID) bool
 	// Machines replaces Alone for machines; 0: unbounded.
 	Machines time.Duration
-	// Tokens authenticates the token of a request whose certificate is past the bound. nil: such tokens are ignored.
+	// Tokens authenticates the token of a renewal that is past its bound. If the token names the same identity, the
+	// renewal is allowed. nil: such tokens are ignored.
 	Tokens attest.Authenticator
-	Ending func() // called for each renewal of a machine in its last 14 days before the bound; may be nil
+	Ending func() // called for each renewal by a machine in the last 14 days before its bound; may be nil
 }
 
 // ending is the time before a machine's bound from which on its renewals warn the operator.
 const ending = 14 * 24 * time.Hour
 
-// proven returns the time at which a token last proved the caller's identity: now, or the shown certificate's
-// issue.Proven. Zero: unknown, as for certificates of another CA. Unauthenticated: a bound is set, it has passed or the
-// time is unknown, and the request has no valid token of the same identity. Unavailable: the token cannot be verified
-// now.
+// proven returns the time at which a token last proved the caller's identity. That is now for a caller by token, and
+// issue.Proven of the shown certificate for a renewal. Zero: unknown, as for certificates of another CA.
+// Unauthenticated: the bound has passed or the time is unknown, and the request has no valid token of the same
+// identity. Unavailable: the token cannot be verified now.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {
@@ -87,7 +88,7 @@ func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Dur
 }
 
 // extendToShown extends the lifetime of a renewal beyond that of the shown certificate, whose remaining lifetime is
-// left. So while a certificate can be revoked by serial number, its renewals are in the journal too.
+// left. While the journal then has the shown certificate, which is revoked by serial number, it also has the renewals.
 func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1

@@ -1,6 +1,7 @@
 // Package serve signs certificates over gRPC for Istio's agents
-// (istio.v1.auth.IstioCertificateService/CreateCertificate). It also accepts navarch-agent's reports of root bundles,
-// and answers peers about the remembered keyring.
+// (istio.v1.auth.IstioCertificateService/CreateCertificate). It authenticates the caller, queues the request, signs it,
+// and returns the certificate once the Journal has stored it. It also accepts navarch-agent's reports of root bundles,
+// and answers peers (other replicas) about the keyring record that this replica remembers.
 //
 // Owns: the admission queue.
 // Reads: the authority in force, the caller's identity, revocations.
@@ -27,31 +28,31 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Current is the signing authority and trust bundle in force. Immutable.
+// Current is the signing authority and trust bundle in force. It must not be changed.
 type Current struct {
 	Authority *issue.Authority
 	Bundle    []*x509.Certificate // all roots that peers must trust: the last element of a response
-	// Publication is the number of the bundle. Journal entries contain it, so that a root rotation knows which
+	// Publication numbers the published bundles. Journal entries contain it, so that a root rotation knows which
 	// certificates were delivered with the bundle.
 	Publication uint64
 }
 
-// Authorities returns the authority in force. The error says why nothing can be signed: sealed, not loaded yet,
-// expired. Callers receive the error as Unavailable.
+// Authorities provides the signing authority in force. Many goroutines call Current at once, for each signing. A
+// Current error says why nothing can be signed (sealed, not loaded yet, expired); callers receive it as Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }
 
 // Entry describes one issued certificate.
 type Entry struct {
-	Serial      string // hexadecimal
+	Serial      string // as Serial returns it
 	Identity    spiffeid.ID
-	Epoch       uint64
-	Publication uint64
+	Epoch       uint64 // of the signing key
+	Publication uint64 // Current.Publication at the time of signing
 	NotBefore   time.Time
 	NotAfter    time.Time
 	By          string // attest.Caller.By
-	Pod         string
+	Pod         string // attest.Caller.Pod
 	Credential  string // distinguishes the credentials of the identity (attest.Caller.Credential)
 	Peer        string // network address
 	// Previous is the serial number of the renewed certificate; empty: the credential was a token. In a root rotation
@@ -60,21 +61,22 @@ type Entry struct {
 	Names    []string // DNS names of the certificate
 }
 
-// Journal stores entries. Append returns nil once the entry is durable. Many goroutines call Append at once, so it
-// should commit in groups. ErrStale: the entry was not written, and the server signs again with the current authority.
-// ErrRevoked: the entry was not written, since the identity is revoked. After any other error the outcome is unknown.
+// Journal stores entries of issued certificates. Append returns nil once the entry is durable. Many goroutines call
+// Append at once, so it should commit in groups. ErrStale: the entry was not written, and the server signs again with
+// the current authority. ErrRevoked: the entry was not written, since the identity is revoked. After any other error
+// the outcome is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
 }
 
-// Reasons of a Journal to refuse an entry, for errors.Is.
+// Errors of Journal.Append and FallbackJournal.Spend, for errors.Is.
 var (
 	ErrStale   = errors.New("the signer or the root bundle has changed since the certificate was signed")
 	ErrRevoked = errors.New("the identity is revoked")
 )
 
 // Revocations reports revoked identities and certificates. Serial numbers have the form of Serial: lower-case
-// hexadecimal without leading zeros.
+// hexadecimal without leading zeros. Many goroutines call its methods at once.
 type Revocations interface {
 	RevokedIdentity(id spiffeid.ID) bool
 	RevokedSerial(serial string) bool
@@ -84,18 +86,19 @@ type Revocations interface {
 type Holder struct {
 	Identity   spiffeid.ID
 	Credential string    // attest.Caller.Credential
-	Serial     string    // of the certificate that authenticated the report
+	Serial     string    // of the certificate that authenticated the report, as Serial returns it
 	Roots      []string  // Fingerprint of each root, sorted, without duplicates
 	Peer       string    // network address
-	NotAfter   time.Time // of the certificate
+	NotAfter   time.Time // of that certificate
 }
 
-// Holders stores reports. Many goroutines call Held. The agent receives an error as Unavailable.
+// Holders stores reports. Many goroutines call Held at once. The agent receives an error as Unavailable.
 type Holders interface {
 	Held(ctx context.Context, h Holder) error
 }
 
-// Config configures a Server. Authenticator is required, and either Authorities and Journal, or Registrar.
+// Config configures a Server. Authenticator is required. Without a Registrar, Authorities and Journal are required,
+// too.
 type Config struct {
 	// Registrar obtains certificates from another CA; nil: Authorities sign. With a Registrar, the fields Authorities,
 	// Journal, Fallback, ControlPlane, Names and Aliases have no effect.
@@ -108,14 +111,16 @@ type Config struct {
 	Holders       Holders         // nil: reports fail with Unimplemented
 	Memory        Memory          // nil: peers receive Unimplemented
 	// ControlPlane are the identities of the control plane's processes. A caller that proves one of them by a token
-	// also gets the Names. In this way a process that cannot sign obtains its serving certificate (PeerIssued). Two
-	// kinds of credential do not give the Names. With a certificate, a stolen serving key could be used for ever. And a
-	// token of another cluster than Cluster may name any namespace and service account.
+	// also gets the Names. In this way a process that cannot sign obtains its serving certificate (PeerIssued). A
+	// certificate does not give the Names, since a stolen serving key could then be renewed for ever. A token of a
+	// cluster other than Cluster does not give them either, since that cluster may name any namespace and service
+	// account.
 	ControlPlane []spiffeid.ID
 	Cluster      string   // name of the config cluster, as in attest.Caller
 	Names        []string // DNS names for control plane processes: see issue.Request
 	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases). Agents
-	// that started before the mesh changed its trust domain use one. Each signing calls Aliases. nil: none.
+	// that started before the mesh changed its trust domain use one. Each signing calls Aliases, from many goroutines
+	// at once. nil: there are no aliases.
 	Aliases  func() []spiffeid.TrustDomain
 	Policy   issue.Policy
 	Renewals Renewals
@@ -182,24 +187,25 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Register adds the services for certificates, reports of root bundles, and peers to a gRPC server.
+// Register adds the services for certificates, reports of root bundles, and peers to a gRPC server, before it serves.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&certificatesDesc, s)
 	r.RegisterService(&holdersDesc, s)
 	r.RegisterService(&peersDesc, s)
 }
 
-// Limits bound the server's work. A zero field means its default, which follows the colon.
+// Limits bound the server's work. Each comment ends its first sentence with a colon and the default, which a zero field
+// means. New refuses negative fields.
 type Limits struct {
-	Signing int // signing slots: GOMAXPROCS. As many certificates are signed a second time at once, without a slot.
-	Checks  int // certificates checked at once, and as many tokens: 4 x GOMAXPROCS
+	Signing int // signing slots: GOMAXPROCS. As many certificates at once may be signed again after ErrStale, without a slot.
+	Checks  int // certificates verified at once, and as many tokens: 4 x GOMAXPROCS
 	Journal int // requests in a signing slot or being journalled: 4096
 	Waiting int // requests in the queue: 32768. In a full queue, first certificates displace renewals.
-	// WaitingBytes bounds the size of all requests in the queue: 32 MiB. An identity may use as much as it leaves free,
-	// so at most half, and a credential at most a quarter.
+	// WaitingBytes bounds the bytes of all CSRs in the queue: 32 MiB. An identity may use as many bytes as it leaves
+	// free, so at most half, and a credential at most a quarter.
 	WaitingBytes int
-	// MaxWait bounds the time in the queue, and again the time in the Journal or Registrar, even if the request's
-	// deadline is later: 20 s.
+	// MaxWait bounds the time in the queue: 20 s. It bounds the time in the Journal or Registrar as well, separately.
+	// Both bounds hold even if the request's deadline is later.
 	MaxWait   time.Duration
 	Rate      float64 // requests of one identity per second on average: 500. One credential may have a quarter.
 	Burst     int     // requests of one identity at once: 5000. One credential may have a quarter.

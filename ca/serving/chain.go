@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Credentials returns a gRPC server's credentials for a configuration of TLS.Config or ByFiles. They read one TLS
-// record at a time (records). The client's chains come from the configuration's bounded verification (verify). Any
-// other configuration gives no chains.
+// Credentials returns a gRPC server's credentials for a configuration that TLS.Config or ByFiles made. They read one
+// TLS record at a time (records), and verify a client's chain within bounds (verify). With any other configuration,
+// TLSInfo.State.VerifiedChains is empty.
 func Credentials(conf *tls.Config) credentials.TransportCredentials {
 	return transport{credentials.NewTLS(conf)}
 }
@@ -39,9 +39,9 @@ func (t transport) Clone() credentials.TransportCredentials {
 	return transport{t.TransportCredentials.Clone()}
 }
 
-// verifying returns a configuration for one connection. It verifies a presented client certificate against conf's
-// ClientCAs, and ends the handshake with an error if that fails. Only a connection of type records keeps the verified
-// chains.
+// verifying returns a copy of conf for one connection. With it, a handshake verifies a presented client certificate
+// against conf's ClientCAs, and fails if that fails. The verified chains are stored in conn if it is a *records, and
+// are lost otherwise.
 func verifying(conf *tls.Config, conn net.Conn) *tls.Config {
 	own := conf.Clone()
 	own.ClientAuth = tls.RequestClientCert

@@ -11,8 +11,8 @@ import (
 )
 
 // Held presents a serving certificate to API servers, and delays a new one until they trust it. API servers verify
-// webhooks by the roots in webhook configurations. Until the configurations have a new signer's root, the previous
-// certificate stays in use while it is valid. Any goroutine may call Held's methods.
+// webhooks by the roots in webhook configurations. Until all configurations have the root of a new signer, the previous
+// certificate stays in use while it is valid. Safe for concurrent use.
 type Held struct {
 	tls     *TLS
 	state   func() *keyring.State
@@ -22,23 +22,24 @@ type Held struct {
 	presented *tls.Certificate
 	believed  bool  // presented was trusted when last checked
 	final     bool  // callers trust presented: it is not checked again
-	waiting   error // why the newest certificate was not trusted when last checked; nil: it was
+	waiting   error // why the newest certificate was not trusted when last checked; nil: it was trusted
 }
 
-// Trust states whether callers trust a certificate.
+// Trust states whether API servers ("callers") trust a certificate.
 type Trust struct {
-	Callers bool  // there is at least one caller; false: none, or unknown
+	Callers bool  // there is at least one caller; false: there is no caller, or this is unknown
 	Refused error // why a caller does not trust the certificate, or why this is unknown; nil: no caller refuses it
 }
 
-// NewHeld returns a Held that presents certificates of s. state returns the keyring's state. trusted returns the
-// callers' trust in a certificate. Handshakes call it, under a lock: it must not block, or call the Held.
+// NewHeld returns a Held that presents certificates of s. state returns the keyring's state, never nil. trusted returns
+// whether callers trust a certificate. Handshakes call trusted under a lock: it must not block, or call the Held. Once
+// it returns Callers without Refused, it is not called again for that certificate.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
 
-// Config returns the TLS configuration of an HTTP/1.1 server. It requests no client certificates: API servers present
-// none to webhooks by default.
+// Config returns the TLS configuration of an HTTP/1.1 server. A handshake fails while there is no certificate to
+// present. Client certificates are not requested, since API servers present none to webhooks by default.
 func (h *Held) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, CurvePreferences: curves(),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -47,15 +48,16 @@ func (h *Held) Config() *tls.Config {
 		}}
 }
 
-// Missing returns why callers distrust the presented certificate. unbelieved is nil if none distrusts it. err is the
-// reason if there is no certificate to present.
+// Missing returns why callers distrust the certificate that Config presents now; nil: all trust it. err says why there
+// is no certificate to present; unbelieved is nil then.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
 // Waiting returns why callers distrust the newest certificate, or why there is no certificate to present; nil: neither.
-// An untrusted newest certificate may be presented all the same, if there is no trusted one.
+// If all certificates are untrusted, the newest is presented all the same. While a newer certificate cannot be made and
+// the previous one is in use, Waiting returns the result of the last check.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()
@@ -63,8 +65,9 @@ func (h *Held) Waiting() error {
 	return errors.Join(err, h.waiting)
 }
 
-// choose returns the certificate to present, and why callers do not trust it. This is the newest certificate, unless it
-// cannot be made or is not trusted, and the previous one is trusted and valid. err: there is no certificate.
+// choose returns the certificate to present, and why callers do not trust it. It prefers the newest certificate. The
+// previous certificate is chosen if it is trusted and valid, and the newest cannot be made or is not trusted. err says
+// why there is no certificate.
 func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
 	newest, err := h.tls.Certificate(h.state(), now)
 	h.mu.Lock()

@@ -29,21 +29,23 @@ const (
 // Ring provides the roots of the mesh, and whether this process can sign. A keyring and Roots implement Ring.
 type Ring interface {
 	State() *keyring.State    // never nil
-	Changed() <-chan struct{} // closed once there is another State than at the time of the call
+	Changed() <-chan struct{} // closed once State returns another State than at the time of this call
 }
 
-// PeerConfig configures how a process that cannot sign requests a certificate from peers.
+// PeerConfig configures how a process that cannot sign requests a certificate from peers: other replicas that can. TLS,
+// Ring, ServerName, TokenFile and Log are required.
 type PeerConfig struct {
-	TLS  *TLS
+	TLS  *TLS // receives the certificate
 	Ring Ring
-	// Held journals that the holder of a certificate has these roots (fingerprints). It is called once this process can
-	// sign; nil: the process never can.
+	// Held journals that the holder of a certificate, this process, has the roots with these fingerprints, until end.
+	// Once this process can sign, Held is called for each certificate that peers issued, and again after each change of
+	// the roots. An error is logged, and the call repeated. nil: the process never can sign.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
-	Store      *kv.Store // contains the fleet; nil: only Peers are known
+	Store      *kv.Store // to read the addresses of all replicas; nil: only Peers are known
 	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
-	Self       string    // address in this process's own record of the fleet, which is not queried
+	Self       string    // this process's own address in etcd, which is not queried
 	ServerName string    // DNS name in the peers' certificates
-	TokenFile  string    // contains the control plane's own token
+	TokenFile  string    // path of the token of the control plane's own service account
 	Log        *slog.Logger
 }
 
@@ -54,7 +56,7 @@ type PeerIssued struct {
 	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
 
 	// Owned by the loop.
-	fleet    []member.Record
+	fleet    []member.Record     // replicas in etcd
 	issued   []*x509.Certificate // certificates of peers; report removes expired ones
 	under    string              // roots (rootsOf) when the last certificate was issued
 	notified uint64              // generation of the roots that were reported last
@@ -63,15 +65,15 @@ type PeerIssued struct {
 	said     string              // text of the last logged error
 }
 
-// NewPeerIssued returns a PeerIssued. The caller must call its Run.
+// NewPeerIssued returns a PeerIssued. The caller must call its Run, once.
 func NewPeerIssued(c PeerConfig) *PeerIssued {
 	b := &PeerIssued{PeerConfig: c}
 	b.ask = b.askPeers
 	return b
 }
 
-// Run requests certificates as needed until ctx ends, and then returns nil. An error at the start means that the fleet
-// cannot be followed, which is a mistake of this build.
+// Run requests certificates as needed until ctx ends, and then returns nil. It returns an error at once if the list of
+// replicas in etcd cannot be followed, which is a mistake of this build.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	var fleets <-chan member.Fleet
 	if b.Store != nil {
@@ -137,7 +139,8 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 }
 
 // report journals that this process, the holder of each peer-issued certificate, has the newest roots. The process
-// signs for itself now and renews none of these certificates. Without the report a rotation would wait for their end.
+// signs for itself by then, and renews none of these certificates. Without the report a root rotation would wait until
+// they expire.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {

@@ -14,8 +14,8 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots is the Ring of a process without keyring. Its owner sets the mesh's roots, from a trusted source. Its states
-// never sign. Any goroutine may call its methods.
+// Roots is the Ring of a process without a keyring. Its owner sets the mesh's roots, from a trusted source. Its states
+// never sign. Safe for concurrent use.
 type Roots struct {
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State
@@ -24,12 +24,13 @@ type Roots struct {
 
 var _ Ring = (*Roots)(nil)
 
-// NewRoots returns Roots without any root.
+// NewRoots returns Roots without any root. Its State is sealed: it cannot sign.
 func NewRoots() *Roots {
 	return &Roots{state: &keyring.State{Sealed: errNoRoots}, changed: make(chan struct{})}
 }
 
-// Use replaces the roots. It ignores an empty list: the previous roots stay in effect.
+// Use replaces the roots with a copy of the list. An empty list or the same list changes nothing: the previous roots
+// stay in effect.
 func (r *Roots) Use(roots []*x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,10 +70,11 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 }
 
-// ByFiles returns the TLS configuration of a process without keyring, with an operator's certificate and key. The
-// arguments cert and key are paths; changed files take effect at the next handshake. Presented client certificates are
-// verified against clients, for Credentials; nil: no client certificate is requested. Errors, which name the flags: the
-// files cannot be read or do not match.
+// ByFiles returns the TLS configuration of a process without a keyring, with an operator's certificate and key. The
+// arguments cert and key are paths; changed files take effect at the next handshake, and while they cannot be read or
+// do not match, the last good pair stays in use. With Credentials, presented client certificates are verified against
+// clients; nil: no client certificate is requested. Errors, which name the flags: the files cannot be read or do not
+// match at the first reading.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -97,12 +98,12 @@ func secureBase() *tls.Config {
 }
 
 // curves lists Envoy's key exchanges (proto TlsParameters.ecdh_curves), and the hybrid key exchange of newer clients.
-// Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client without
+// Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client without a
 // credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
 // TLS holds the serving certificate of a process, and makes its TLS configurations for states of the keyring. It makes
-// a new tls.Config only for a new state or certificate. Any goroutine may call its methods.
+// a new tls.Config only for a new state or certificate. Safe for concurrent use, except for Identify.
 type TLS struct {
 	names []string    // DNS names and IP addresses in the certificate
 	id    spiffeid.ID // of the process, for its peers; zero: none
@@ -118,13 +119,13 @@ type TLS struct {
 	pair  *tls.Certificate // certificate of made
 }
 
-// Identify adds the identity of this process to the certificates of our own CA that it makes for itself, before the
-// first. Other replicas accept the process as one of them by it.
+// Identify sets the SPIFFE ID in the certificates of our CA that this process makes for itself. By it, other replicas
+// accept the process as one of them. It must be called before the first certificate is made.
 func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
 
 // New returns a TLS for certificates of our CA with these DNS names and IP addresses. If cert is not empty, cert and
-// key are paths of an operator's files, and that certificate is presented instead. Errors, which name the flags: the
-// files cannot be read or do not match.
+// key are paths of an operator's files, and the certificate in them is presented instead. Errors, which name the flags:
+// the files cannot be read or do not match.
 func New(names []string, cert, key string) (*TLS, error) {
 	s := &TLS{names: names}
 	if cert == "" {
@@ -136,8 +137,8 @@ func New(names []string, cert, key string) (*TLS, error) {
 }
 
 // Config returns the TLS configuration of the secure address, for Credentials. Each handshake calls state for the state
-// of the keyring, and verifies a presented client certificate against its Callers. A handshake fails while there is no
-// certificate to present.
+// of the keyring (never nil), and verifies a presented client certificate against the state's Callers. A handshake
+// fails while there is no certificate to present.
 func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -150,8 +151,9 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under returns the TLS configuration for one state, with the state's Callers as ClientCAs. This configuration requests
-// no client certificate; Config adds the request. An error: there is no certificate to present.
+// Under returns the TLS configuration for one state, with the state's Callers as ClientCAs. It requests no client
+// certificate; Config adds the request. The result is shared: the caller must not change it. An error says why there is
+// no certificate to present.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +174,8 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificate returns the certificate to present under a state of the keyring, and makes it if needed. An error: no
-// certificate exists, and this process cannot make one.
+// Certificate returns the certificate to present under a state of the keyring, and makes it if needed. The result is
+// shared: the caller must not change it. An error says why no certificate exists and this process cannot make one.
 func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +214,7 @@ func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// OwnFiles reports whether the certificate is an operator's. Then no peer is asked to sign one.
+// OwnFiles reports whether New got paths of an operator's certificate. Then no peer needs to sign one.
 func (s *TLS) OwnFiles() bool { return s.files != nil }
 
 // usePeerIssued stores a peer's certificate, or the reason (err) why no peer signed.
@@ -224,8 +226,8 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// InForce returns the newest certificate of our CA, and its signing peer (empty: this process signed it). The
-// certificate may have expired. It is nil before the first one, and always with an operator's files.
+// InForce returns the newest certificate of our CA, and the address of the peer that signed it (empty: this process).
+// The certificate may have expired. It is nil before the first one, and always with an operator's files.
 func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

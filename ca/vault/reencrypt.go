@@ -10,11 +10,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Reencrypt implements the Sealer of store/ingest. It seals private keys of an older key encryption key under the
-// present one, at most the given number, and stores the key of the MACs likewise. The result has the new ciphertexts by
-// record; it is valid with an error, too. A record whose private key does not open (seal.ErrTampered) is skipped, and
-// is part of the error. The call ends early if the provider does not answer (seal.ErrUnavailable), or if the key of the
-// MACs cannot be read, opened or written.
+// Reencrypt seals private keys again that are sealed under an older key encryption key, at most `most` of them. It
+// implements the Sealer of store/ingest. The result maps records of stored to their new ciphertexts, which the caller
+// writes; the records stay unchanged. The key of the MACs is sealed again, too, and written to the Store at once.
+//
+// A record whose private key does not open (seal.ErrTampered) is skipped, and is part of the error. Any other error
+// ends the call, such as seal.ErrUnavailable, or that the key of the MACs cannot be read, opened or written. The result
+// is valid with an error, too; it is nil if no record was tried.
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
@@ -45,8 +47,8 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	return out, errors.Join(errs...)
 }
 
-// reencrypt seals the content of a blob under the present key encryption key. A result that is already stale is an
-// error, since the caller would repeat for ever.
+// reencrypt opens a blob and seals its content under the present key encryption key. A result that is already stale is
+// an error, since the caller would repeat for ever.
 func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	plain, err := v.Sealer.Open(ctx, sealed, about)
 	if err != nil {
@@ -60,8 +62,8 @@ func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context
 	return fresh, err
 }
 
-// macReencrypted seals the unchanged key of the MACs under the present key encryption key, if it is stale. If another
-// process wrote it meanwhile, that blob stays.
+// macReencrypted seals the unchanged key of the MACs under the present key encryption key, if its blob is stale. If
+// another process wrote the blob meanwhile, that process's blob stays.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore

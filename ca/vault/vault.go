@@ -1,5 +1,7 @@
-// Package vault seals and opens the secrets of stored configuration. They are private keys and registry credentials of
-// Secrets, and credentials of other clusters. The leader seals them before they are stored; replicas open them.
+// Package vault seals (encrypts) and opens (decrypts) the secrets of stored configuration. They are private keys and
+// registry credentials of Secrets, and credentials of other clusters. The leader seals them before they are stored;
+// replicas open them. A keyed MAC of the plain text is stored with each ciphertext of a Secret: an equal MAC shows that
+// the Secret has not changed, so it keeps its ciphertext.
 //
 // Owns: the key of the MACs, below sealing/ in etcd.
 // Reads: ca/seal, store/kv.
@@ -24,20 +26,21 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Store is the vault's part of kv.Store, for the key of the MACs.
+// Store has the methods of kv.Store that the vault uses for the key of the MACs.
 type Store interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
 }
 
-// Config configures New.
+// Config configures New. Sealer and Mesh are required.
 type Config struct {
 	Sealer seal.Sealer
-	Mesh   string
-	Store  Store // nil: the vault cannot seal
+	Mesh   string // name of the mesh
+	Store  Store  // nil: the vault can open, but Seal and Reencrypt fail
 }
 
-// Vault seals and opens private keys and registry credentials of Secrets. Safe for concurrent use.
+// Vault seals and opens private keys and registry credentials of Secrets. Safe for concurrent use; its Config must not
+// be changed.
 type Vault struct {
 	Config
 
@@ -45,7 +48,7 @@ type Vault struct {
 	mac seal.Secret
 }
 
-// New returns a Vault, without any request. Errors: the sealer or the mesh's name is missing.
+// New returns a Vault, without sending any request. Errors: the sealer or the mesh's name is missing.
 func New(c Config) (*Vault, error) {
 	if c.Sealer == nil || c.Mesh == "" {
 		return nil, errors.New("vault: want a sealer and the name of the mesh")
@@ -76,9 +79,10 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal implements the Sealer of store/ingest. It returns the ciphertext of a private key or of registry credentials,
-// and their keyed MAC. If stored, which may be nil, has this MAC, the ciphertext is the stored one. Errors are those of
-// seal.Sealer and of the store, or the vault has no Store.
+// Seal returns the ciphertext of a private key or of registry credentials, and their MAC. It implements the Sealer of
+// store/ingest. If stored, which may be nil, has this MAC, the ciphertext is the stored one. The first call reads the
+// key of the MACs from the Store, or creates it. Errors are those of seal.Sealer and of the Store, or the vault has no
+// Store.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
@@ -104,9 +108,10 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 	return h.Sum(nil)
 }
 
-// Open decrypts the private key, or the registry credentials, of a Secret's record. seal.ErrTampered: the ciphertext
-// was made for another Secret, or does not match the record's certificate or registries (an older ciphertext was put
-// back). seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try again.
+// Open decrypts the private key, or the registry credentials, of a Secret's record; the result is the caller's.
+// seal.ErrTampered: the ciphertext was made for another Secret, or does not match the record's certificate or
+// registries (an older ciphertext was put back). seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try
+// again.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {

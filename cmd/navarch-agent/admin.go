@@ -28,7 +28,7 @@ func newAdmin(addr string) *admin {
 	return &admin{addr: addr, client: &http.Client{Timeout: adminTimeout}}
 }
 
-// do sends one request and returns the status code and the body, of which at most 8 MiB are read. The time limit is
+// do sends one request and returns the status code and the body. Of the body at most 8 MiB are read. The time limit is
 // adminTimeout. The error is that of the connection; a status code is never an error.
 func (a *admin) do(ctx context.Context, method, path string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+a.addr+path, nil)
@@ -44,8 +44,8 @@ func (a *admin) do(ctx context.Context, method, path string) (int, []byte, error
 	return resp.StatusCode, body, err
 }
 
-// ready returns nil when Envoy reports LIVE on /ready, that is, when it serves its configuration. The error contains
-// Envoy's state, or the reason why the admin port does not answer.
+// ready returns nil when Envoy reports LIVE on /ready, which means that it serves its configuration. The error
+// contains Envoy's state, or the reason why the admin port does not answer.
 func (a *admin) ready(ctx context.Context) error {
 	code, body, err := a.do(ctx, http.MethodGet, "/ready")
 	if err != nil {
@@ -89,7 +89,8 @@ func (a *admin) active(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// connections returns the active connections of these listeners, and the number that they have ever accepted.
+// connections counts, for the listeners of active, the open connections and all connections accepted since Envoy's
+// start. The error is that of stats.
 func (a *admin) connections(ctx context.Context) (active, accepted int, err error) {
 	all, err := a.stats(ctx, `^listener\..*(`+activeConnections+`|`+acceptedConnections+`)$`)
 	for name, v := range all {

@@ -38,18 +38,20 @@ type agent struct {
 	status   *status.Server
 	app      *status.Application // nil: the proxy's configuration has no readiness probe
 	draining atomic.Bool
-	// configured is the start number of Envoy (envoyState.Starts) that is known to have accepted its first configuration.
+	// configured is the start number of Envoy (envoyState.Starts) that is known to have accepted its first
+	// configuration.
 	configured atomic.Int64
 	readiness  readinessCache
-	warming    warming
-	refusing   warming            // of listeners that Envoy refused
+	warming    warming            // limits the wait for warming listeners and clusters of a gateway
+	refusing   warming            // limits the wait for listeners that a gateway's Envoy refused
 	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 
 func (o *options) bootstrapFile() string { return filepath.Join(o.configPath, "envoy-rev.json") }
 
-// newAgent validates the options, creates the socket folder and assembles the agent; it starts nothing. Errors name the
-// option: no Envoy program, no usable folder or address, an identity, DNS setting or probe that is not valid.
+// newAgent validates the options, creates the socket folder and assembles the agent; it starts nothing. Errors: no
+// Envoy program, no usable folder or address, or an invalid identity, DNS setting or probe. The error names the option
+// or variable.
 func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	path, err := exec.LookPath(o.envoyPath)
 	if err != nil {
@@ -121,9 +123,9 @@ func (o *options) envoyArgs() []string {
 	return args
 }
 
-// Run writes the bootstrap, runs all tasks until ctx ends, then drains and stops Envoy and after it the other tasks.
-// Errors: the bootstrap cannot be written, a port cannot be bound, a task fails. It returns nil when Envoy ends by
-// itself with exit code 0.
+// Run writes the bootstrap and runs all tasks until ctx ends. Then it drains and stops Envoy, and stops the other
+// tasks. Errors: the bootstrap cannot be written, a port cannot be bound, or a task fails. It returns nil after a
+// stop, and when Envoy exits by itself with code 0. Run may be called once.
 func (a *agent) Run(ctx context.Context) error {
 	ctx, a.quit = context.WithCancel(ctx)
 	defer a.quit()
@@ -190,7 +192,7 @@ func (a *agent) writeBootstrap() error {
 }
 
 // listen binds all ports before any task runs, so that a port in use fails the start. It returns the tasks that serve
-// them. The error names the address.
+// the ports. The error names the port's purpose and address.
 func (a *agent) listen() ([]loop.Task, error) {
 	var tasks []loop.Task
 	clients := obs.NewSampled(a.log)

@@ -66,7 +66,7 @@ type certificatePage struct {
 	Files []caagent.FileFault `json:"files,omitempty"`
 }
 
-// certificate returns that part of the debug page; nil with a plaintext control plane.
+// certificate returns the part of the debug page about the certificate; nil with a plaintext control plane.
 func (a *agent) certificate() *certificatePage {
 	if a.identity == nil {
 		return nil

@@ -122,8 +122,9 @@ func doubleQuoted(out *strings.Builder, text string) (int, error) {
 	return 0, errors.New("a quote is not closed")
 }
 
-// meshDefaults returns defaultConfig of a mesh configuration file as YAML, which istioctl writes for a machine. An
-// absent file yields an empty text. Errors: the file cannot be read or is not YAML.
+// meshDefaults returns defaultConfig of a mesh configuration file as YAML; istioctl writes such a file for a machine.
+// It returns an empty text if path is empty, or the file or its defaultConfig is absent. Errors: the file cannot be
+// read or is not YAML.
 func meshDefaults(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {

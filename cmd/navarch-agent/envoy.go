@@ -42,8 +42,9 @@ type supervisor struct {
 	proc  *os.Process
 }
 
-// Run runs Envoy until ctx ends, and returns nil after Envoy was stopped. It also returns nil when Envoy exits with
-// code 0 (after POST /quitquitquit): the proxy of a finished Job must not be restarted. It never returns an error.
+// Run runs Envoy until ctx ends, then stops Envoy and returns nil. It also returns nil when Envoy exits with code 0
+// (after POST /quitquitquit): the proxy of a finished Job must not be restarted. The error is always nil: failed
+// starts and crashes are logged and retried.
 func (s *supervisor) Run(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		began := time.Now()
@@ -132,7 +133,7 @@ func (s *supervisor) exited(err error) {
 	}
 }
 
-// Signal sends sig to Envoy; without a running process it does nothing.
+// Signal sends sig to Envoy. Without a running process it does nothing. A failure is logged.
 func (s *supervisor) Signal(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +145,7 @@ func (s *supervisor) Signal(sig os.Signal) {
 	}
 }
 
-// State returns the state of the Envoy process. Any goroutine may call it.
+// State returns a copy of the state of the Envoy process. It is safe for concurrent use.
 func (s *supervisor) State() envoyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()

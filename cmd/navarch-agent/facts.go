@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// facts are the metrics of the agent itself. Their names, after the prefix istio_agent_, are those of stock agents
-// where these have such a metric.
+// facts collects the metrics of the agent process. Metrics that stock agents also have keep their names, after the
+// prefix istio_agent_.
 type facts struct {
 	a     *agent
 	start time.Time

@@ -22,8 +22,8 @@ const (
 // isRouter reports whether the node is of type router.
 func (i *identity) isRouter() bool { return strings.HasPrefix(i.node.GetId(), "router~") }
 
-// completeGateway applies the rules for gateways to parsed settings. least is the explicit MINIMUM_DRAIN_DURATION;
-// empty: the default.
+// completeGateway applies the rules for gateways to parsed settings. least is the explicit value of
+// MINIMUM_DRAIN_DURATION; empty: not set.
 func (f *shutdown) completeGateway(least string) {
 	if least == "" {
 		f.least = min(defaultWait, f.wait/2)
@@ -54,10 +54,10 @@ func (a *agent) drainEnvoy(ctx context.Context) {
 
 // gatewayDrain ends the connections of a gateway in two phases.
 //
-// Load balancers need a while to notice that the Pod is not ready. In the first phase Envoy serves as before. In the
-// second phase it still accepts connections, but each response ends its connection (Connection: close, GOAWAY), and
-// idle connections are ended as by their idle timeout. A drain that begins at once would send clients back to this
-// Pod.
+// In the first phase Envoy serves as before, because load balancers need a while to notice that the Pod is not ready.
+// A drain that begins at once would send clients back to this Pod. In the second phase Envoy still accepts
+// connections, but each response ends its connection (Connection: close, GOAWAY), and idle connections end after
+// idleAfter.
 type gatewayDrain struct {
 	*admin
 	shutdown
@@ -84,8 +84,8 @@ func (d *gatewayDrain) run(ctx context.Context) {
 	d.await(ctx, end)
 }
 
-// await polls the number of connections. Clients that close each connection leave none between two requests, so the
-// number of accepted connections has to rest, too.
+// await polls the number of connections until none was open or accepted for quietTime, or until end. It also counts
+// accepted connections: a client that closes each connection has no open one between two requests.
 func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	last, since, warned := -1, time.Time{}, false
 	for ; ctx.Err() == nil; pause(ctx, drainPoll) {
@@ -110,7 +110,8 @@ func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	}
 }
 
-// idlePressure is the file that Envoy of a gateway reads: 0, or 1 to end idle connections; empty: not a gateway.
+// idlePressure returns the path of the file that a gateway's Envoy reads: it contains 0, or 1 to end idle connections.
+// The path is empty for other nodes.
 func (o *options) idlePressure() string {
 	if !o.bye.gateway {
 		return ""
@@ -118,7 +119,7 @@ func (o *options) idlePressure() string {
 	return filepath.Join(o.configPath, "idle-pressure")
 }
 
-// writePressure replaces the file. Envoy notices a rename.
+// writePressure replaces the content of the file by a rename, which Envoy notices.
 func writePressure(file, value string) error {
 	if err := os.WriteFile(file+".new", []byte(value), 0o644); err != nil {
 		return err
@@ -138,8 +139,9 @@ const (
 	scaleTimerType = "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig"
 )
 
-// idleOverload is the overload manager by which the agent ends idle connections. Envoy's drain reaches a connection
-// with its next response only: an idle HTTP/2 connection would get no GOAWAY, and hold up the drain until its bound.
+// idleOverload returns the overload manager by which the agent ends idle connections. Envoy's drain ends a connection
+// only with its next response. An idle HTTP/2 connection would receive no GOAWAY, and delay the end of the drain until
+// its time limit.
 func idleOverload(file string) object {
 	const monitor = "envoy.resource_monitors.injected_resource"
 	return object{
@@ -154,8 +156,9 @@ func idleOverload(file string) object {
 	}
 }
 
-// yieldOverload returns the bootstrap without the agent's overload manager if Envoy refuses patches beside it, and
-// takes them alone: two patches cannot scale the same timers.
+// yieldOverload returns the bootstrap, without the agent's overload manager if patches conflict with it. Two overload
+// managers cannot scale the same timers. The manager is removed only if Envoy rejects the patches of the overload
+// manager beside it and accepts them without it.
 func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) []byte {
 	theirs := slices.DeleteFunc(slices.Clone(patches), func(p agentapi.BootstrapPatch) bool { _, is := p.Merge[overloadKey]; return !is })
 	if !a.cfg.bye.gateway || len(theirs) == 0 || a.accepts(ctx, text, theirs) {
@@ -170,7 +173,7 @@ func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agenta
 	return without
 }
 
-// accepts reports whether Envoy takes the bootstrap with the patches.
+// accepts reports whether Envoy validates the bootstrap with the patches.
 func (a *agent) accepts(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) bool {
 	whole, err := merged(text, patches...)
 	return err == nil && a.validateBootstrap(ctx, whole) == nil

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// warmingLimit is the longest time for which warming listeners and clusters keep a gateway unready. A tenant's
-// Secret or name that never comes must not keep the others' traffic away.
+// warmingLimit is the longest time for which warming listeners and clusters keep a gateway unready. A Secret or name
+// that never arrives for one tenant must not block the traffic of the other tenants.
 const warmingLimit = 10 * time.Second
 
 const (
 	listenersWarming = "listener_manager.total_listeners_warming"
 	listenersActive  = "listener_manager.total_listeners_active"
-	// of the updates of listeners
+	// counters of accepted and refused updates of listeners
 	listenersAccepted = "listener_manager.lds.update_success"
 	listenersRefused  = "listener_manager.lds.update_rejected"
 	clustersWarming   = "cluster_manager.warming_clusters"
-	// gatewayStats are configStats and these three.
+	// gatewayStats matches the statistics of configStats and the three gauges of warming and active ones.
 	gatewayStats = `^(listener_manager\.total_listeners_(warming|active)|cluster_manager\.warming_clusters|` +
 		`(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
 )
 
-// configStats returns the pattern of the statistics that readiness needs.
+// configStats returns the pattern of the statistics that decide readiness, for a gateway or a sidecar.
 func (a *agent) configStats() string {
 	if a.cfg.bye.gateway {
 		return gatewayStats
@@ -30,15 +30,16 @@ func (a *agent) configStats() string {
 	return configStats
 }
 
-// warming waits for the listeners and clusters that Envoy got after its first ones. Envoy is LIVE once its first
-// listeners have their route configurations and an answer for each Secret. A listener of a later response warms until
-// then and accepts nothing meanwhile. The zero warming is ready for use, by one goroutine at a time.
+// warming limits the wait for listeners and clusters that Envoy received after its first ones. Envoy reports LIVE once
+// its first listeners have their route configurations and a response for each Secret. A listener of a later response
+// accepts nothing until then. The zero warming is ready for use, by one goroutine at a time.
 type warming struct {
-	start int64     // of Envoy (envoyState.Starts)
+	start int64     // number of Envoy's start (envoyState.Starts)
 	since time.Time // the first call for this start
 }
 
-// wait describes what still warms at that start of Envoy; empty: nothing, or the limit is over.
+// wait names the numbers of listeners and clusters that still warm; empty: none, or warmingLimit has passed since the
+// first call for this start of Envoy.
 func (w *warming) wait(start int64, stats map[string]int, now time.Time) string {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -55,7 +56,7 @@ func (w *warming) wait(start int64, stats map[string]int, now time.Time) string 
 	return "Envoy waits for routes, Secrets or endpoints of " + strings.Join(waits, " and ")
 }
 
-// over reports whether the limit is over since the first call for this start of Envoy.
+// over reports whether warmingLimit has passed since the first call for this start of Envoy.
 func (w *warming) over(start int64, now time.Time) bool {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -63,8 +64,8 @@ func (w *warming) over(start int64, now time.Time) bool {
 	return now.Sub(w.since) >= warmingLimit
 }
 
-// withoutRefused makes a gateway that has a listener go on without those that Envoy refused: a tenant's server with an
-// address that nobody can bind must not keep the others' traffic away.
+// withoutRefused ignores refused listeners if the gateway has an active one. A server of one tenant with an address
+// that cannot be bound must not block the traffic of the other tenants.
 func (c *condition) withoutRefused() {
 	if c.updates[listenersActive] == 0 {
 		return

@@ -35,7 +35,7 @@ const (
 	podTemplateHash = "pod-template-hash"
 )
 
-// identity is a proxy's node, configuration and environment, as stock injection sets them.
+// identity contains a proxy's node, configuration and environment, as stock injection sets them.
 type identity struct {
 	node    *corev3.Node
 	proxy   *meshv1alpha1.ProxyConfig
@@ -56,7 +56,7 @@ func (i *identity) lookup(key string) string {
 type sources struct {
 	podInfo string // folder of the downward API: files labels and annotations
 	mesh    string // file of the mesh configuration
-	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: with cluster.local
+	domain  string // DNS domain of the proxy, NAMESPACE.svc.DOMAIN; empty: NAMESPACE.svc.cluster.local
 }
 
 // identify derives the proxy's identity from env ("KEY=value" rows, the later wins) and the sources. nodeType is
@@ -237,8 +237,8 @@ func metadataOf(
 	return meta, nil
 }
 
-// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation; the
-// later wins. The error names the one that cannot be parsed.
+// proxyConfig merges the ProxyConfigs (YAML of meshconfig) of the mesh, the environment and the Pod's annotation. The
+// later one has precedence. The error names the source that cannot be parsed.
 func proxyConfig(fromMesh, fromEnv, fromPod string) (*meshv1alpha1.ProxyConfig, error) {
 	out := &meshv1alpha1.ProxyConfig{ControlPlaneAuthPolicy: meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS}
 	for _, part := range []struct{ where, text string }{

@@ -2,8 +2,8 @@
 // restarts Envoy after a crash, relays its ADS streams to the control plane, answers readiness probes and drains Envoy
 // at the end.
 //
-// Owns: the Envoy process and its bootstrap file. Reads: the environment, the downward API. Never: the contents of a
-// configuration.
+// Owns: the Envoy process and its bootstrap file. Reads: the environment, the downward API. Never: interprets the
+// configuration that it relays.
 //
 // The agent itself listens on 15021 and answers health requests there; in Istio a listener of Envoy forwards them to
 // 15020. The agent can therefore answer before Envoy is up. Clients see no difference.
@@ -35,7 +35,7 @@ const (
 	defaultDrain     = 45 * time.Second
 )
 
-// options are the flags of navarch-agent, completed from the environment and the proxy's configuration.
+// options are the flags of navarch-agent, completed from the environment and the proxy's configuration (complete).
 type options struct {
 	nodeType, domain         string
 	podInfo                  string

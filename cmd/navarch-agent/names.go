@@ -26,7 +26,7 @@ func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error
 	return dns.New(*cfg), nil
 }
 
-// dnsConfig returns the settings of that server; nil when DNS is not captured.
+// dnsConfig returns the settings of the DNS server; nil when DNS is not captured. Errors are those of newDNS.
 func (o *options) dnsConfig(id *identity, clients *obs.Sampled) (*dns.Config, error) {
 	text := id.lookup(metaPrefix + "DNS_CAPTURE")
 	if text == "" {

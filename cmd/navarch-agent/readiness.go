@@ -25,8 +25,8 @@ type condition struct {
 	noCertificate  error // the error of the newest certificate request; nil: it succeeded
 	noNames        bool  // DNS of the Pod is captured, and no name table has arrived
 	envoy          error // nil: Envoy reports LIVE
-	// configured: this Envoy has accepted clusters and listeners, by its own counters. They are read until this is true
-	// once.
+	// configured: this Envoy process has accepted clusters and listeners, by its own counters (updates). The counters
+	// are read only until then.
 	configured bool
 	updates    map[string]int
 	warming    string          // listeners and clusters of a gateway that are still warming; may be empty

@@ -47,7 +47,7 @@ var withoutEffect = []withoutEffectFlag{
 	{"log_output_level", "", false, "what is done is printed"},
 }
 
-// withoutEffectFlag is one such flag and the reason, which is printed.
+// withoutEffectFlag is one flag without effect, with the reason, which is printed.
 type withoutEffectFlag struct {
 	name, short string
 	alone       bool // the flag needs no value
@@ -108,7 +108,7 @@ removed but by --clean: what the application sends while Envoy is away is refuse
 }
 
 // redirectEnv maps flags to the environment variables of istio-iptables: the flag's name in upper case, with two
-// exceptions. Flags of our own and flags without effect have no variable.
+// exceptions. Flags that istio-iptables lacks, and flags without effect, have no variable.
 func redirectEnv(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{"redirect-dns": metaPrefix + "DNS_CAPTURE", "drop-invalid": "INVALID_DROP"}
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -169,7 +169,7 @@ func (notRedirected) ExitCode() int { return 126 }
 func (n notRedirected) Unwrap() error { return n.error }
 
 // config returns the redirection that flags and environment describe. The error names the setting that cannot be
-// parsed, or a resolv.conf that cannot be read.
+// parsed, or the resolv.conf that cannot be read.
 func (o *redirectOptions) config() (redirect.Config, error) {
 	if o.text.ProxyUIDs == "" {
 		o.text.ProxyUIDs = strconv.Itoa(redirect.DefaultProxyUID)

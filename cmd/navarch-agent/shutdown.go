@@ -17,10 +17,12 @@ const (
 
 // shutdown contains the drain settings of Envoy, by the names of stock agents.
 type shutdown struct {
-	// wait is the duration of the drain. Clients learn of the end of this endpoint with a delay, and connect until then.
+	// wait is the duration of the drain. Clients learn of the end of this endpoint with a delay, and connect until
+	// then.
 	wait time.Duration
-	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) waits for the last connection instead of wait, without a time limit: the
-	// sender of SIGTERM limits the time. Connections are counted after the duration least (MINIMUM_DRAIN_DURATION).
+	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) waits for the last connection instead of wait, without a time limit:
+	// the sender of SIGTERM limits the time. Connections are counted after the duration least
+	// (MINIMUM_DRAIN_DURATION).
 	whenIdle bool
 	least    time.Duration
 	// gateway: the node is a router (see gatewayDrain); fullTime: EXIT_ON_ZERO_ACTIVE_CONNECTIONS is false explicitly.
@@ -79,7 +81,7 @@ func (a *admin) drainListeners(ctx context.Context, path string) error {
 	return err
 }
 
-// drain drains Envoy and returns when Envoy may be stopped, or when ctx ends.
+// drain drains the Envoy of a sidecar and returns when Envoy may be stopped, or when ctx ends.
 func (a *admin) drain(ctx context.Context, f shutdown, log *slog.Logger) {
 	if err := a.drainListeners(ctx, f.drainPath()); err != nil {
 		log.Warn("cannot drain Envoy, it is stopped at once", "error", err)

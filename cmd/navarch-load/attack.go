@@ -61,7 +61,8 @@ func attackCommand() *cobra.Command {
 	return cmd
 }
 
-// run runs the attacks until the time is over or the process is interrupted, and prints their counts as JSON.
+// run runs the attacks until the time of --for is over or the process is interrupted, and prints their counts as JSON.
+// Errors: a file of the credential cannot be read, or attack.Run refuses the settings.
 func (f *attackFlags) run(cmd *cobra.Command) error {
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)

@@ -91,7 +91,7 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
-// writePage writes the page of a result to a file. After an error no partial file exists.
+// writePage writes the HTML page of a result to a file, which it replaces as a whole.
 func writePage(name string, result report.Result) error {
 	raw, err := page.OfResult(result)
 	if err != nil {
@@ -137,7 +137,7 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
-// results reads result files. The error names the file.
+// results reads result files. The error names the first file that cannot be read.
 func results(names []string) ([]report.Result, error) {
 	var all []report.Result
 	for _, name := range names {
@@ -150,7 +150,8 @@ func results(names []string) ([]report.Result, error) {
 	return all, nil
 }
 
-// terminal reports whether w is an interactive terminal, and returns it as a file.
+// terminal returns w as a file, and reports whether w can show a progress line: it is a character device, and the
+// variable TERM is set and not "dumb".
 func terminal(w io.Writer) (*os.File, bool) {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// machine describes this machine; facts that cannot be read are left out.
+// machine describes this machine. Names that cannot be read are "unknown", other fields are zero.
 func machine() report.Machine {
 	m := report.Machine{Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), CPU: "unknown", Kernel: "unknown"}
 	if name := line("/proc/cpuinfo", "model name"); name != "" {
@@ -31,7 +31,7 @@ func machine() report.Machine {
 	return m
 }
 
-// line returns the text after "key:" in a file of such lines; empty if there is no such line.
+// line returns the value of the first line "key: value" in a file. It returns "" without such a line or file.
 func line(file, key string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func line(file, key string) string {
 	return ""
 }
 
-// garbagePercent is GOGC unless the environment sets it. Processor time of the harness is missing to the servers: with
-// GOGC 100 a tenth of its time is the collector's. With 300 a proxy uses 50 KB of the 90 KB that it may use (39 KB with
-// 100).
+// garbagePercent is the value of GOGC unless the environment sets one. The measured servers share the processors with
+// this program, which with GOGC 100 would spend a tenth of its time in the collector. With 300, a simulated proxy uses
+// 50 KB of memory instead of 39 KB; its limit is 90 KB.
 const garbagePercent = 300

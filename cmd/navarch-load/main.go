@@ -1,5 +1,5 @@
-// Command navarch-load measures a control plane with simulated proxies and synthetic meshes, and reports the costs. The
-// control plane is Navarch, istiod, or any other server of the xDS protocol.
+// Command navarch-load measures a control plane with simulated proxies and synthetic meshes. The control plane is
+// Navarch, istiod, or any other xDS server. The report contains latencies, processor time and memory by scenario.
 //
 // Owns: the processes that it starts. Reads: result files, /proc. Never: ends a process that it did not start; listens
 // on an address that is not loopback, or starts such a listener.
@@ -38,8 +38,8 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// workerCommand returns the hidden command worker. This program starts itself with it when the proxies need more open
-// files than one process may have.
+// workerCommand returns the hidden command worker. It is run by child processes of this program, which simulate a part
+// of the proxies each, because one process may not open enough files for all.
 func workerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker", Hidden: true, Args: cobra.NoArgs, Short: "Simulate proxies as told on standard input",

@@ -97,8 +97,8 @@ func (f *runFlags) bind(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
 
-// run runs the scenarios and writes the report. Errors: flags, a scenario that fails, a violation, and with --strict a
-// missed target.
+// run runs the scenarios and writes the report. Errors: unknown scenarios, invalid flags, a folder or file that cannot
+// be written, a failed scenario, a violation of the protocol, and with --strict a missed target.
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	scenarios, err := scene.Find(args...)
 	if err != nil {
@@ -135,8 +135,8 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.leave(cmd, result)
 }
 
-// workBase returns the folder of the servers' data: the report's folder with --keep, otherwise the system's temporary
-// folder.
+// workBase returns the parent folder of the servers' data: the report's folder with --keep, otherwise "", for the
+// system's temporary folder.
 func (f *runFlags) workBase() string {
 	if f.keep {
 		return f.out
@@ -144,8 +144,8 @@ func (f *runFlags) workBase() string {
 	return ""
 }
 
-// leave writes the report and prints the table. The error names a file that cannot be written, a failed scenario or,
-// with --strict, a missed target.
+// leave writes the report and prints the table. Errors: a file that cannot be written, a failed scenario or a violation
+// (the first scenario is named), and with --strict a missed target.
 func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
 	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), writePage(filepath.Join(f.out, "report.html"), result),
 		result.Table(cmd.OutOrStdout()))
@@ -226,7 +226,8 @@ func (f *runFlags) processes() error {
 	return nil
 }
 
-// command returns the command line for reports. It leaves out paths, because they are private to the machine.
+// command returns a copy of the command line for reports. Of each path it keeps the last element only, because folders
+// are private to the machine.
 func command(args []string) []string {
 	args = slices.Clone(args)
 	for i, a := range args {

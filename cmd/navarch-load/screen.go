@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/loadtest/scene"
 )
 
-// screen prints the progress of a run: on a terminal, one line that is redrawn four times a second; otherwise a line
-// for each phase.
+// screen prints the progress of a run. On a terminal it redraws one line with each call of show; otherwise it prints a
+// line for each phase. It is safe for concurrent use.
 type screen struct {
 	w     io.Writer
 	live  bool
@@ -69,7 +69,7 @@ func (s *screen) wipe() {
 	}
 }
 
-// show prints the progress of the current scenario.
+// show prints the progress of the current scenario. Without a terminal it prints only when the phase changes.
 func (s *screen) show(v scene.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *screen) show(v scene.Progress) {
 // barWidth is the number of characters of the progress bar.
 const barWidth = 24
 
-// draw returns the progress line: the completed part of the phase, the number of joined proxies, and the servers' use
-// of memory and processors.
+// draw returns the progress line: the completed part of the phase, the joined and wanted proxies, the servers' memory
+// and cores, the elapsed time, the phase and the number of violations.
 func draw(v scene.Progress) string {
 	full := int(v.Share * barWidth)
 	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)

@@ -56,11 +56,11 @@ func (e *etcd) adopt() *cobra.Command {
 var errLed = errors.New("an ingester leads: it corrects the stored records by itself, also after a restore. To adopt them all the" +
 	" same, stop the ingesters first")
 
-// adoption is the operator's request.
+// adoption contains the flags of "store adopt".
 type adoption struct {
-	yes  bool
+	yes  bool     // write the head; false: only print the differences
 	over kv.Place // position that the new head must follow; zero: position of the stored head
-	who  record
+	who  record   // author and reason
 }
 
 // record describes one adoption of the stored records. Names and reason are unverified claims of this command.
@@ -91,7 +91,7 @@ func (e *etcd) author(reason string) record {
 	return r
 }
 
-// write stores the record under the fence of an epoch.
+// write stores the record, in a transaction that fails once the epoch no longer leads.
 func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -101,7 +101,8 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord returns the record of the newest adoption, also if its head was not written; false: there is no record.
+// lastRecord returns the record of the newest adoption, also if its head was not written. It returns false if there is
+// no record, or none that can be decoded. The error is etcd's.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {
@@ -127,7 +128,8 @@ func (a adoption) place(stored kv.Place, now time.Time) kv.Place {
 }
 
 // adoptStored prints the differences, and adopts the stored records if the operator confirmed. Errors: errLed,
-// errNotElected, those of asStored, changed records or etcd's.
+// errNotElected, an error of asStored, records that changed since they were printed, or an error of etcd or of the
+// output.
 func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) error {
 	state, err := asStored(ctx, store)
 	if err != nil {
@@ -173,8 +175,9 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	return err
 }
 
-// writeAdopted writes a head for the stored records, if they are still those shown to the operator. It writes the
-// record of the adoption before the head, and again, with Done, after the head.
+// writeAdopted writes a head for the stored records, unless they differ from the records that the operator was shown.
+// It writes the record of the adoption before the head, and again, with Done, after the head. If that last write fails,
+// the error is returned although the head is written.
 func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *kv.State, a adoption) (kv.Head, error) {
 	now, err := asStored(ctx, store)
 	if err == nil && len(now.Contents.Differ(shown.Contents)) > 0 {
@@ -218,8 +221,8 @@ func nobodyLeads(ctx context.Context, elector *lead.Elector) error {
 	return err
 }
 
-// asStored reads the stored records, without comparing them with the head. The error reports a head that is missing,
-// incomplete or not decodable, or is etcd's.
+// asStored reads the stored records, without comparing them with the head. Errors: the head is missing, incomplete or
+// not decodable, or etcd fails.
 func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	stat, err := store.Stat(ctx)
 	if err != nil {
@@ -236,7 +239,8 @@ func asStored(ctx context.Context, store *kv.Store) (*kv.State, error) {
 	return store.Load(ctx, stat.Revision)
 }
 
-// writeDiffering prints the differing kinds; all kinds if this build cannot read the head.
+// writeDiffering prints a row for each of the kinds; for all kinds if this build does not know the digest algorithm of
+// the head.
 func writeDiffering(w io.Writer, state *kv.State, kinds []string) error {
 	said := func(kind string) string { return fmt.Sprint(state.Said.Kind(kind).Count) }
 	if !state.Said.Known() {

@@ -24,20 +24,20 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// analysis has the options of `navarchctl analyze`.
+// analysis contains the options of `navarchctl analyze`.
 type analysis struct {
 	offline   // settings of the pipeline
 	in        cluster.Flags
 	paths     []string
-	live      bool
-	namespace string
-	only      bool // --new
+	live      bool   // --live
+	namespace string // empty: all
+	only      bool   // --new
 	suppress  []string
-	fail      string
-	least     string
+	fail      string // severity of --fail-threshold
+	least     string // severity of --output-threshold
 	list      bool
 	server    string
-	days      int
+	days      int // --expires-within
 	format    output
 }
 
@@ -48,7 +48,7 @@ func (always) String() string { return "true" }
 
 func (always) Type() string { return "bool" }
 
-// Set accepts true alone.
+// Set accepts the words that strconv.ParseBool decodes as true. Any other value is an error.
 func (always) Set(v string) error {
 	if is, err := strconv.ParseBool(v); err != nil || !is {
 		return errors.New("it is always true")
@@ -173,7 +173,8 @@ func (a *analysis) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// findings reads the files and the cluster, and returns all findings about them, with their lines.
+// findings analyses the files and the cluster, and returns all findings with the lines of their objects in files. With
+// --snapshot it returns the problems of the report.
 func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 	if openedOf(cmd.Context()) != nil {
 		return a.ofReport(cmd)
@@ -215,7 +216,9 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 	return found, nil
 }
 
-// analyze returns the findings about files, over a cluster if it is read.
+// analyze returns the findings about the files, about the cluster, or about the cluster with the objects of the files
+// in place of its own. With --new it returns only the findings that the files add. A control plane that does not answer
+// is an error if --server names it, else a note.
 func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.Config, notes io.Writer) ([]analyze.Finding, error) {
 	if !a.live && !a.only && len(a.paths) > 0 {
 		return analyze.Run(stated, c), nil
@@ -247,7 +250,8 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	return analyze.Run(in, c), nil
 }
 
-// reported returns the problems that the control plane reports, in all windows.
+// reported returns the problems that the control plane reports. It requests at most maxWindows answers of
+// fleetapi.MaxLimit problems, and omits further problems.
 func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err error) {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
 	defer at.close()
@@ -265,16 +269,16 @@ func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err er
 	return all, nil
 }
 
-// maxWindows bounds the windows of problems that are read.
+// maxWindows bounds the answers with problems that are requested.
 const maxWindows = 20
 
-// analyzed is the form of -o json.
+// analyzed is the output of -o json and -o yaml.
 type analyzed struct {
 	SchemaVersion int               `json:"schemaVersion"`
 	Findings      []analyze.Finding `json:"findings"`
 }
 
-// print prints findings; names are the objects that they are about.
+// print prints findings in the chosen format. With -o name it prints the objects that the findings are about.
 func (a *analysis) print(cmd *cobra.Command, found []analyze.Finding) error {
 	switch a.format {
 	case "sarif":

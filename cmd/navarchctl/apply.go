@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// fieldManager owns the fields that apply sets, at the API server.
+// fieldManager is the field manager of apply's server-side apply.
 const fieldManager = "navarchctl"
 
 func applyCommand() *cobra.Command {
@@ -74,7 +74,8 @@ navarchctl wait.`,
 	return cmd
 }
 
-// apply applies objects in order, up to the first error, and prints each.
+// apply applies objects in order, and prints each. At the first error it returns no objects; those before the error
+// stay applied.
 func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*object.Object, force bool) (applied []awaited, err error) {
 	progress := cmd.OutOrStdout()
 	if !w.format.forPeople() {
@@ -91,7 +92,7 @@ func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*objec
 	return applied, nil
 }
 
-// names returns objects in the form that wait accepts.
+// names returns objects in the form that the command wait accepts.
 func names(all []awaited) (names []string) {
 	for _, on := range all {
 		names = append(names, objectName(on.object()))
@@ -99,7 +100,8 @@ func names(all []awaited) (names []string) {
 	return names
 }
 
-// all waits for all objects within the timeout. The error joins theirs.
+// all waits until all objects are acknowledged, at most for the timeout. Objects of kinds that configure no proxy are
+// skipped with a note. The error joins the errors of the objects.
 func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), w.timeout)
 	defer cancel()
@@ -114,7 +116,7 @@ func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	return errors.Join(failed...)
 }
 
-// applyOne applies an object. Errors name the document and the object.
+// applyOne applies an object. Errors begin with the location of its document.
 func applyOne(ctx context.Context, in *cluster.Cluster, o *object.Object, force bool) (on awaited, err error) {
 	on = awaited{kind: kindName{o.ID.Group, o.ID.Kind}, name: o.ID.Name}
 	if on.namespace, _, err = metadataOf(o); err != nil {

@@ -12,19 +12,22 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// hedgeAfter is the time after which another replica is asked too, while the ones before have not answered.
+// hedgeAfter is the wait before one more process is asked, while the processes asked before have not answered.
 const hedgeAfter = 400 * time.Millisecond
 
 // errNoAPI reports that the control plane is of a version without /api/v1.
 var errNoAPI = errors.New("the control plane does not answer " + fleetapi.Root + ": its version is older, or ENABLE_DEBUG_ON_HTTP=false")
 
-// askAny reads an answer of the API from any replica, which answers for all. Errors are those of anyOf.
+// askAny reads an answer of the API from any replica, each of which answers for the whole fleet. Errors are those of
+// anyOf.
 func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (fleetapi.Answer[T], error) {
 	return anyOf[fleetapi.Answer[T]](ctx, c, fleetapi.Root+path+"?"+q.Encode())
 }
 
-// anyOf reads a path from any process. It asks one after the other until one answers, which is asked first the next
-// time. errNoAPI: a process does not have the path. Other errors are those of all processes.
+// anyOf reads JSON at a path from any process. It asks the pages in order: the next one when a page fails, or has not
+// answered within hedgeAfter. It returns the first answer, and moves the page of that answer to the front for later
+// requests. A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error
+// joins theirs, and matches errNoAPI if one of them answers 404.
 func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -75,7 +78,7 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 	return value, all
 }
 
-// statusOf returns the HTTP status of an error; 0: the server did not answer.
+// statusOf returns the HTTP status of an error; 0 if the error is not an answer of a server.
 func statusOf(err error) int {
 	var said statusError
 	if errors.As(err, &said) {
@@ -84,7 +87,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// final reports whether other processes would refuse the request, too.
+// final reports whether an error is a refusal that other processes would repeat: HTTP status 400, 401 or 403.
 func final(err error) bool {
 	code := statusOf(err)
 	return code == http.StatusBadRequest || code == http.StatusUnauthorized || code == http.StatusForbidden

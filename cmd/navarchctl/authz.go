@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// authzQuery has the options of authz check and who-can.
+// authzQuery contains the options of authz check and who-can.
 type authzQuery struct {
 	walks
 	client
@@ -105,18 +105,19 @@ func (q *authzQuery) bind(cmd *cobra.Command) {
 
 // decision is the answer for one client at one port.
 type decision struct {
-	Client     string `json:"client"`
-	Port       uint32 `json:"port"`
+	Client     string `json:"client"` // SPIFFE ID, or noCertificate
+	Port       uint32 `json:"port"`   // of the called workload
 	Allowed    bool   `json:"allowed"`
-	Confidence string `json:"confidence"`
-	// By is the rule that decides, or the reason for which the request is refused.
+	Confidence string `json:"confidence"` // walk.Confidence in words
+	// By is the policy rule that decides, or the reason for the refusal.
 	By string `json:"by"`
 }
 
 // noCertificate is the client without an identity, in output.
 const noCertificate = "a client without a certificate"
 
-// target returns the proxy of the workload, and its ports that are asked for.
+// target returns the proxy of the called workload, and the ports to examine: the port of --port, or all ports of the
+// workload. A workload without known ports needs --port.
 func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	s, err := q.proxy(cmd, q.to)
 	if err != nil {
@@ -135,7 +136,8 @@ func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	return s, ports, nil
 }
 
-// decide follows the request of a client at a port.
+// decide follows one request of a client at a port of the workload. args are [METHOD] PATH|URL; the default method is
+// GET. An empty identity is a client without a certificate.
 func (q *authzQuery) decide(cmd *cobra.Command, s *subject, args []string, port uint32, identity string) (decision, error) {
 	method, path, host := "GET", args[len(args)-1], "workload"
 	if len(args) == 2 {
@@ -156,7 +158,8 @@ func (q *authzQuery) decide(cmd *cobra.Command, s *subject, args []string, port 
 	return decisionOf(walk.Walk(s.held, walk.Inbound, r), port, identity), nil
 }
 
-// decisionOf sums up a walk at the proxy of a workload.
+// decisionOf derives a decision from a walk at the proxy of a workload. The request is denied if the connection is
+// closed, no listener serves it, or the proxy answers 401 or 403.
 func decisionOf(result walk.Result, port uint32, identity string) decision {
 	v := decision{Client: cmp.Or(identity, noCertificate), Port: port, Allowed: true, Confidence: result.Confidence.String(),
 		By: "no policy denies it"}
@@ -174,7 +177,7 @@ func decisionOf(result walk.Result, port uint32, identity string) decision {
 	return v
 }
 
-// reasonOf returns the step that ended a walk.
+// reasonOf returns the text of the last step of a walk; its summary if the walk has no steps.
 func reasonOf(result walk.Result) string {
 	if len(result.Steps) == 0 {
 		return result.Summary()
@@ -241,7 +244,7 @@ func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
 	return q.print(cmd, args, all)
 }
 
-// print prints decisions; names are the clients that may call.
+// print prints decisions. With -o name it prints the clients that may call the workload.
 func (q *authzQuery) print(cmd *cobra.Command, args []string, all []decision) error {
 	r, table := rows{value: all}, [][]string{{"PORT", "CLIENT", "ANSWER", "CONFIDENCE", "BY"}}
 	for _, v := range all {
@@ -265,7 +268,7 @@ func (q *authzQuery) print(cmd *cobra.Command, args []string, all []decision) er
 	return q.format.write(cmd, r)
 }
 
-// accountsIn returns the identities of all service accounts that records name: as objects, of endpoints and of
+// accountsIn returns the sorted SPIFFE IDs of all service accounts in the records: of ServiceAccounts, endpoints and
 // workloads.
 func accountsIn(snapshot *mirror.Snapshot, held *walk.Messages) []string {
 	seen := map[string]bool{}

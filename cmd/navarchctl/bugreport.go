@@ -19,12 +19,12 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// collection has the flags of bug-report and snapshot save.
+// collection contains the flags of bug-report and snapshot save.
 type collection struct {
 	at       controlPlane
 	contents report.Contents
-	file     string
-	envoys   bool
+	file     string // --out; empty: a name with the time
+	envoys   bool   // add dumps of Envoys
 }
 
 func bugReportCommand() *cobra.Command {
@@ -68,7 +68,7 @@ func (c *collection) bind(cmd *cobra.Command, name string) {
 	cmd.Flags().StringVar(&c.file, "out", "", "The file to write (default: navarch-"+name+"-TIME.tgz); it must not exist.")
 }
 
-// run writes the archive.
+// run writes the archive to a file that must not exist. After an error it removes the file.
 func (c *collection) run(cmd *cobra.Command) error {
 	defer c.at.close()
 	if c.file == "" {
@@ -85,7 +85,7 @@ func (c *collection) run(cmd *cobra.Command) error {
 	return c.summary(cmd, r)
 }
 
-// write collects and writes the archive, and returns it as readers see it.
+// write collects the archive and writes it to out. It returns the archive as report.Read decodes it.
 func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, error) {
 	ctx := cmd.Context()
 	if c.contents == report.Full {
@@ -111,7 +111,7 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 	if err != nil {
 		return nil, err
 	}
-	all := slices.Concat(others, main, end) // the index that counts is the last one
+	all := slices.Concat(others, main, end) // readers use the last index
 	if r, err = report.Read(bytes.NewReader(all), report.Usual); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (c *collection) write(cmd *cobra.Command, out *os.File) (*report.Report, er
 	return r, err
 }
 
-// reportPatience bounds the request for a report.
+// reportPatience is the time limit of one request for a report.
 const reportPatience = 100 * time.Second
 
 // reportPath returns the path of a report at the API: of all replicas, or of the asked process alone.
@@ -132,13 +132,14 @@ func reportPath(contents report.Contents, alone bool) string {
 	return fleetapi.Root + "report?" + q.Encode()
 }
 
-// ask asks the process that answers first, and after failures the others.
+// ask requests the report of the fleet from the process that answers a short request first, and after a failure from
+// each other process in turn. A refusal (final) ends the attempts. The error joins those of the processes.
 func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	if _, err := askAny[struct{}](ctx, &c.at, "replicas", url.Values{}); err != nil {
 		return nil, err
 	}
 	var failed []error
-	for _, p := range c.at.found { // the one that has answered is the first
+	for _, p := range c.at.found { // askAny moved the process that answered to the front
 		body, err := p.within(ctx, reportPatience, http.MethodGet, reportPath(c.contents, false), "", nil)
 		if err == nil {
 			return body, nil
@@ -150,7 +151,8 @@ func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	return nil, errors.Join(failed...)
 }
 
-// others asks the processes that are not in a report: those that serve no proxies, which replicas do not ask.
+// others requests the parts of the processes that the report r lacks: replicas do not ask processes that serve no
+// proxies. It returns the parts, concatenated. A process that fails adds a warning.
 func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	known := map[string]bool{}
 	for _, p := range r.Processes {
@@ -160,7 +162,7 @@ func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 		known[m.Name] = true
 	}
 	rest := slices.DeleteFunc(slices.Clone(c.at.found), func(p page) bool {
-		return len(c.at.found) == 1 || known[p.address[strings.LastIndexByte(p.address, '/')+1:]] // a Pod's name is its process's
+		return len(c.at.found) == 1 || known[p.address[strings.LastIndexByte(p.address, '/')+1:]] // a process is named like its Pod
 	})
 	parts := make([][]byte, len(rest))
 	failed := atEach(rest, func(i int, p page) error {
@@ -184,7 +186,8 @@ func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	return all
 }
 
-// alone asks a process for its own part, and returns its name.
+// alone requests the part of one process, stores it in into, and returns the name of the process. It is an error if the
+// part does not contain exactly one process.
 func (c *collection) alone(ctx context.Context, p page, contents report.Contents, into *[]byte) (name string, err error) {
 	if *into, err = p.within(ctx, reportPatience, http.MethodGet, reportPath(contents, true), "", nil); err != nil {
 		return "", err
@@ -199,7 +202,7 @@ func (c *collection) alone(ctx context.Context, p page, contents report.Contents
 	return part.Processes[0].Name, nil
 }
 
-// summary says what was written.
+// summary prints the size and the contents of the archive, and each part that is missing with the reason.
 func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
 	info, err := os.Stat(c.file)
 	if err != nil {
@@ -236,7 +239,7 @@ func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
 	return err
 }
 
-// fileSize returns a number of bytes for people.
+// fileSize formats a number of bytes: in KB, rounded up, below 1,000,000 bytes, else in MB.
 func fileSize(n int64) string {
 	if n < 1e6 {
 		return fmt.Sprintf("%d KB", (n+999)/1000)

@@ -20,11 +20,12 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// trust is the access to the keyring: etcd and the key encryption key. With both one can change the mesh's trust.
+// trust is the access to the keyring: etcd and the key encryption key (KEK). Both together suffice to change the mesh's
+// trust.
 type trust struct {
 	etcd
-	domain string
-	kek    string
+	domain string // trust domain
+	kek    string // URI of the KEK
 }
 
 func caCommand() *cobra.Command {
@@ -158,8 +159,8 @@ func (t *trust) restore() *cobra.Command {
 	return cmd
 }
 
-// with runs do on an existing keyring, within 30 s. It never creates a keyring. Meanwhile this process is a replica
-// that does not lead. Errors: a flag is invalid, etcd fails, the mesh has no keyring, or the error of do.
+// with runs do on an existing keyring, within 30 s. It never creates a keyring. The keyring does not take over a
+// leader's duties meanwhile. Errors: a flag is invalid, etcd fails, the mesh has no keyring, or the error of do.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
 	kek := t.kek
 	if t.dataDir != "" && kek == "" {
@@ -183,6 +184,7 @@ func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyr
 	})
 }
 
+// operate runs do while the keyring follows etcd. Errors: those of etcd, a mesh without a keyring, or the error of do.
 func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config, do func(context.Context, *keyring.Keyring) error) error {
 	blobs, _, err := store.Blobs(ctx, "keys/", 0)
 	if err != nil {
@@ -209,6 +211,7 @@ func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config
 	return err
 }
 
+// reportTable prints the state of the keyring for people.
 func reportTable(w io.Writer, r *keyring.Report) error {
 	rows := [][]string{{"EPOCH", "STATUS", "ORIGIN", "SINCE", "ENDS", "SIGNER", "SUBJECT"}}
 	for _, e := range r.Epochs {

@@ -25,9 +25,10 @@ import (
 
 const precheck = "precheck"
 
+// errFailed means that a check failed.
 var errFailed = errors.New("something is not as it has to be")
 
-// checking has the options of check.
+// checking contains the options of check.
 type checking struct {
 	target
 	pre     bool
@@ -110,6 +111,7 @@ func (c *checking) results(cmd *cobra.Command) ([]check.Result, error) {
 	return c.looked(cmd.Context(), &c.cluster)
 }
 
+// looked runs the checks of a cluster. The error means that the kubeconfig cannot be used.
 func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Result, error) {
 	in, err := flags.Open()
 	if err != nil {
@@ -129,7 +131,8 @@ func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Re
 		}}), nil
 }
 
-// facts reads what the replicas know of the proxy.
+// facts reads what the replicas know of the proxy, and the errors of objects in its namespace. Errors: the name does
+// not resolve, or no replica answers.
 func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	ctx := cmd.Context()
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
@@ -165,7 +168,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	return f, nil
 }
 
-// addTypes adds the state of a proxy's resources.
+// addTypes adds the resource types that are behind, refused or withheld at a proxy to f.
 func addTypes(f *check.Proxy, p *proxyStatus) {
 	for t := range xds.NumTypes {
 		s := &p.types[t]
@@ -181,7 +184,7 @@ func addTypes(f *check.Proxy, p *proxyStatus) {
 	}
 }
 
-// rows returns results for all formats. Names are those of the checks that are not ok.
+// rows returns results for all formats. -o name prints the checks that are not ok.
 func (c *checking) rows(results []check.Result) rows {
 	r := rows{value: results, table: func(w io.Writer, wide bool) error { return checkTable(w, results, wide) }}
 	for _, one := range results {
@@ -200,6 +203,7 @@ func (c *checking) rows(results []check.Result) rows {
 	return r
 }
 
+// checkTable prints the results, and below the table the remedies of those that are not ok.
 func checkTable(w io.Writer, results []check.Result, wide bool) error {
 	rows := [][]string{{"CHECK", "STATUS", "FOUND"}}
 	if wide {

@@ -27,10 +27,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// injectionCheck has the options of `navarchctl check-inject`.
+// injectionCheck contains the options of `navarchctl check-inject`.
 type injectionCheck struct {
 	api       *apiserver.Client
-	namespace string
+	namespace string // of the Pod or Deployment
 	format    output
 }
 
@@ -65,20 +65,20 @@ ConfigMap are now: a Pod that runs may have been created when they were others.`
 	return cmd
 }
 
-// injected is the answer of check-inject.
+// injected is the output of check-inject.
 type injected struct {
 	Webhooks []askedWebhook `json:"webhooks"`
-	// Had is the annotation of a Pod that has a proxy.
+	// Had is the status annotation that injection wrote to the Pod; empty: the Pod was created without a proxy.
 	Had string `json:"had,omitempty"`
 }
 
-// askedWebhook is an injection webhook, and whether it is asked about the Pod.
+// askedWebhook is an injection webhook, and whether the API server calls it for the Pod.
 type askedWebhook struct {
 	Webhook  string `json:"webhook"` // CONFIGURATION/NAME
 	Revision string `json:"revision"`
-	Asked    bool   `json:"asked"`
-	Reason   string `json:"reason"`
-	Decision string `json:"decision,omitempty"` // of the injector
+	Asked    bool   `json:"asked"`              // labels of namespace and Pod select the Pod
+	Reason   string `json:"reason"`             // of Asked
+	Decision string `json:"decision,omitempty"` // of the injector, in words; empty unless Asked
 }
 
 func (c *injectionCheck) run(cmd *cobra.Command, name string) error {
@@ -130,7 +130,7 @@ func (f injected) write(out io.Writer) error {
 	return err
 }
 
-// pod reads the Pod, or the Pod template of a Deployment.
+// pod reads the Pod, or makes one of the Pod template of a Deployment. name is NAME, pod/NAME or deploy/NAME.
 func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	kind, after, there := strings.Cut(name, "/")
 	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
@@ -155,7 +155,8 @@ func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, err
 	return pod, nil
 }
 
-// decision returns the decision of a webhook's injector about a Pod, as a sentence.
+// decision returns the decision of a webhook's injector about a Pod, as a sentence. If the decision cannot be known,
+// the sentence says why.
 func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *corev1.Pod) string {
 	who := "The injector that " + w.of + " names"
 	service := w.hook.ClientConfig.Service
@@ -179,6 +180,7 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	return who + " gives it a proxy. " + d.Reason
 }
 
+// get reads an object of the API server into into.
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {
@@ -187,12 +189,13 @@ func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// injectingWebhook is a webhook for the creation of Pods, with a path below /inject.
+// injectingWebhook is a webhook named sidecar-injector.istio.io, or with that suffix, whose path is one of injection.
 type injectingWebhook struct {
-	of, revision string
+	of, revision string // name of the configuration; its revision label, "default" without one
 	hook         *admissionregistrationv1.MutatingWebhook
 }
 
+// injectingWebhooks returns the injection webhooks in configurations, in their order.
 func injectingWebhooks(all []admissionregistrationv1.MutatingWebhookConfiguration) (some []injectingWebhook) {
 	for i := range all {
 		for j := range all[i].Webhooks {

@@ -25,15 +25,15 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// comparing has the flags of compare.
+// comparing contains the flags of compare, and its report.
 type comparing struct {
 	configured
 	live      bool
 	namespace string
-	all       bool
+	all       bool // print every difference
 	format    output
 
-	planner *plan.Planner
+	planner *plan.Planner // plans each proxy from the configuration
 	report  compare.Report
 }
 
@@ -114,7 +114,8 @@ func (c *comparing) run(cmd *cobra.Command, args []string) error {
 	return comparedOutcome(&c.report)
 }
 
-// comparedOutcome returns the error with the exit code of a report.
+// comparedOutcome returns the error with the exit code of a report; nil if all proxies were compared and none is
+// different.
 func comparedOutcome(r *compare.Report) error {
 	switch {
 	case len(r.Unread) > 0:
@@ -125,7 +126,8 @@ func comparedOutcome(r *compare.Report) error {
 	return nil
 }
 
-// files compares the dumps of files and folders.
+// files compares the dumps in files, and in the files *.json of folders. Errors: a file or folder cannot be opened, a
+// folder has no such file, or a fault of this program.
 func (c *comparing) files(ctx context.Context, args []string, stdin io.Reader) error {
 	for _, arg := range args {
 		paths := []string{arg}
@@ -148,6 +150,7 @@ func (c *comparing) files(ctx context.Context, args []string, stdin io.Reader) e
 	return nil
 }
 
+// file compares the dumps of one file, or of the standard input.
 func (c *comparing) file(ctx context.Context, path string, stdin io.Reader) error {
 	if path == files.Stdin {
 		return c.dumps(ctx, "standard input", stdin)
@@ -160,8 +163,8 @@ func (c *comparing) file(ctx context.Context, path string, stdin io.Reader) erro
 	return c.dumps(ctx, path, in)
 }
 
-// dumps compares the dumps in a stream, one after the other. A dump that cannot be read is part of the report; the
-// error is a fault of this program.
+// dumps compares the dumps in a stream, one after the other. A dump that cannot be read is added to the report, and
+// ends the stream. The error is a fault of this program, such as of the planner.
 func (c *comparing) dumps(ctx context.Context, from string, in io.Reader) error {
 	stream := dump.NewStream(in)
 	for n := 0; ; n++ {
@@ -183,13 +186,14 @@ func (c *comparing) dumps(ctx context.Context, from string, in io.Reader) error 
 	}
 }
 
-// faultError is an error of this program, as opposed to one of a dump.
+// faultError is an error of this program, as opposed to an invalid dump.
 type faultError struct{ error }
 
-// dump compares the next dump of a stream.
+// dump compares the next dump of a stream, and adds the result to the report. Errors: io.EOF after the last dump, a
+// faultError, or a dump that cannot be read.
 func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) error {
 	one, w := ours{planner: c.planner}, compare.Workload{Dump: from}
-	defer func() { one.leave() }() // of the proxy that Node joined
+	defer func() { one.leave() }() // removes the proxy that Node joined
 	var comparison *compare.Comparison
 	err := stream.Next(dump.Visitor{
 		Node: func(raw json.RawMessage) error {
@@ -248,10 +252,11 @@ func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) 
 	return nil
 }
 
+// errNoBootstrap means that the dump does not begin with the bootstrap.
 var errNoBootstrap = errors.New("it has no section of the bootstrap before the others, which says what proxy it is of: " +
 	"istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy, has it")
 
-// workloadName returns namespace/name of the workload that a node states; of the Pod if it states none.
+// workloadName returns namespace/name of the workload that a node states; of the Pod if the node states none.
 func workloadName(namespace, pod string, node json.RawMessage) string {
 	var stated struct {
 		Metadata struct {
@@ -264,7 +269,7 @@ func workloadName(namespace, pod string, node json.RawMessage) string {
 	return namespace + "/" + stated.Metadata.Workload
 }
 
-// ours has the planned resources of one proxy.
+// ours contains the planned resources of one proxy.
 type ours struct {
 	planner *plan.Planner
 	proxy   *plan.Handle
@@ -277,7 +282,7 @@ func (o ours) leave() {
 	}
 }
 
-// Get implements compare.Ours.
+// Get implements compare.Ours. It returns nil without an error for a resource that was not planned.
 func (o ours) Get(t xds.Type, name string) (proto.Message, error) {
 	r := o.proxy.Set().Types[t].Get(name)
 	if r == nil {

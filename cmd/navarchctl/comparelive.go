@@ -23,10 +23,10 @@ import (
 // adminPort is the port of the admin interface of Istio's proxies.
 const adminPort = "15000"
 
-// podPatience bounds the reading of one Pod's dump.
+// podPatience is the time limit for reading one Pod's dump.
 const podPatience = 2 * time.Minute
 
-// pods compares the proxies of Pods: of those that the arguments name, or of one Pod of each workload.
+// pods compares the proxies of the Pods that choose selects.
 func (c *comparing) pods(ctx context.Context, args []string) error {
 	in, all, err := podsWithProxies(ctx, &c.in, c.namespace)
 	if err != nil {
@@ -47,7 +47,8 @@ func (c *comparing) pods(ctx context.Context, args []string) error {
 	return nil
 }
 
-// podsWithProxies lists the Pods of a namespace that have proxies of Istio; of all namespaces if it is empty.
+// podsWithProxies lists the Pods of a namespace that have Istio's proxy; an empty namespace selects all. The Pods have
+// only the fields that slim keeps.
 func podsWithProxies(ctx context.Context, of *cluster.Flags, namespace string) (in *cluster.Cluster, all []*corev1.Pod, err error) {
 	if in, err = of.Open(); err != nil {
 		return nil, nil, err
@@ -71,20 +72,22 @@ func podsWithProxies(ctx context.Context, of *cluster.Flags, namespace string) (
 	return in, all, nil
 }
 
-// slim returns the part of a Pod that is used.
+// slim returns a copy of a Pod with the fields that this command reads, to save memory.
 func slim(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels,
 		OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions}}
 }
 
-// hasProxy reports whether a Pod has a proxy of Istio.
+// hasProxy reports whether a Pod has Istio's proxy, as a container or as an init container.
 func hasProxy(pod *corev1.Pod) bool {
 	is := func(c corev1.Container) bool { return c.Name == inject.ProxyContainer }
 	return slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is)
 }
 
-// choose returns the Pods to compare, by name.
+// choose selects ready Pods, in the order of their names: without arguments one Pod of each workload, else the Pod, or
+// one Pod of the workload, that each argument names. It sorts all. An argument without a ready Pod is an error, and so
+// is an empty selection.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -137,7 +140,8 @@ func ownerOf(pod *corev1.Pod) string {
 	return pod.Namespace + "/" + name
 }
 
-// pod compares the proxy of one Pod.
+// pod compares the proxy of one Pod, and closes the Pod. A dump that cannot be requested is added to the report; the
+// error is a fault of this program.
 func (c *comparing) pod(ctx context.Context, pod *cluster.Pod) error {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)
@@ -151,7 +155,8 @@ func (c *comparing) pod(ctx context.Context, pod *cluster.Pod) error {
 	return c.dumps(reading, pod.String(), body)
 }
 
-// adminOf requests a path of the admin interface of a Pod's proxy. The caller closes the body. The error names the Pod.
+// adminOf requests a path of the admin interface of a Pod's proxy. The caller closes the body. A status other than 200
+// is an error that names the Pod.
 func adminOf(ctx context.Context, pod *cluster.Pod, path string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost:"+adminPort+path, nil)
 	if err != nil {

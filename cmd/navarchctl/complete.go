@@ -20,13 +20,13 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// completionPatience bounds a shell's wait for names.
+// completionPatience is the time limit for listing names while a shell waits for them.
 const completionPatience = 2 * time.Second
 
 // completion is cobra's function for the words of an argument or a flag.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// offer returns a completion with the names of a list that begin as typed. Without the list nothing is offered.
+// offer returns a completion with the names of a list that begin as typed. If the list fails, nothing is offered.
 func offer(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -55,7 +55,7 @@ func offerFirst(list func(ctx context.Context, cmd *cobra.Command, args []string
 	})
 }
 
-// completesBy sets the completion of a flag.
+// completesBy sets the completion of a flag, which must be defined.
 func completesBy(cmd *cobra.Command, flag string, by completion) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
 		panic(err) // the flag was not bound
@@ -84,14 +84,15 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 	})(cmd, args, begun)
 }
 
-// completesProxies offers the connected proxies for flags, or names of files for a node beside a folder.
+// completesProxies sets the completion of flags to the connected proxies; with --config-dir, to names of files.
 func (q *walks) completesProxies(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		completesBy(cmd, flag, q.target.proxiesOrFiles(&q.offline))
 	}
 }
 
-// proxiesOrFiles offers the connected proxies, or names of files for a node beside a folder.
+// proxiesOrFiles offers the connected proxies; with --config-dir, where a proxy is the file of its node, names of
+// files.
 func (t *target) proxiesOrFiles(from *offline) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if from.configDir != "" {
@@ -122,7 +123,8 @@ func (t *target) resourcesOf(ctx context.Context, proxy string) (names []string,
 	return names, nil
 }
 
-// completeFlags sets the completion of flags that have one meaning in all commands, and of commands without arguments.
+// completeFlags sets the completion of flags that have one meaning in all commands. For commands without arguments it
+// turns off the completion of file names.
 func completeFlags(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
@@ -144,7 +146,7 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// stated returns the value of a flag; empty: the command does not have it.
+// stated returns the value of a flag; empty if the command does not have the flag.
 func stated(cmd *cobra.Command, flag string) string {
 	if f := cmd.Flag(flag); f != nil {
 		return f.Value.String()
@@ -157,7 +159,8 @@ func selectedCluster(cmd *cobra.Command) *cluster.Flags {
 	return &cluster.Flags{Kubeconfig: stated(cmd, "kubeconfig"), Context: stated(cmd, "context"), Namespace: stated(cmd, "istio-namespace")}
 }
 
-// namespaces lists the namespaces of the folder, of the API server, or of the proxies of the control plane.
+// namespaces lists namespaces: those of the objects in the folder (--config-dir), those of the API server, or those of
+// the connected proxies.
 func namespaces(ctx context.Context, cmd *cobra.Command, _ []string) (all []string, err error) {
 	in := selectedCluster(cmd)
 	switch dir, server := stated(cmd, "config-dir"), stated(cmd, "server"); {
@@ -207,6 +210,7 @@ func listed(ctx context.Context, flags *cluster.Flags, path string, name func(*m
 	return all, nil
 }
 
+// errNoKubeconfig means that neither a flag nor the environment leads to a kubeconfig.
 var errNoKubeconfig = errors.New("no kubeconfig is found (--kubeconfig)")
 
 // nameOf returns the name of an object.
@@ -245,8 +249,8 @@ func (w *waiter) completeObject(cmd *cobra.Command, args []string, begun string)
 	})(cmd, args, begun)
 }
 
-// objectsOf lists the names of objects of a kind: those of the API server in the namespace, or those that the control
-// plane has read, with their namespaces.
+// objectsOf lists the names of objects of a kind: those of the API server in the namespace (default: "default"), or
+// those that the control plane has read. The names of the latter are NAME.NAMESPACE if no namespace is stated.
 func (w *waiter) objectsOf(ctx context.Context, k kindName) (names []string, err error) {
 	if w.server == "" && w.cluster.Given() {
 		in, err := w.cluster.Open()

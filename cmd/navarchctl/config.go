@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxyConfig has the options of all commands below proxy-config.
+// proxyConfig contains the options of all commands below proxy-config.
 type proxyConfig struct {
 	source
 	filter   show.Filter
@@ -71,10 +71,10 @@ statistics and whether an endpoint was ejected are known to Envoy alone: ask it 
 type resourceKind struct {
 	use     string
 	aliases []string
-	types   []xds.Type
-	flags   []string // flags of show.Filter
-	shows   string
-	example string
+	types   []xds.Type // that it prints
+	flags   []string   // flags of show.Filter
+	shows   string     // its output, for the help text
+	example string     // flags of the example
 }
 
 var kinds = []resourceKind{
@@ -127,7 +127,7 @@ func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 			return err
 		},
 	}
-	if k.use != "extension" { // Envoy's dump has no section of them unless it has some
+	if k.use != "extension" { // Envoy's dump has a section of extensions only if the proxy has some
 		cmd.Example += fmt.Sprintf("\n  navarchctl pc %s -f dump.json -o yaml", k.aliases[len(k.aliases)-1])
 	}
 	c.filters(cmd, k.flags)
@@ -177,8 +177,8 @@ func (c *proxyConfig) names(d *dump.Dump, types []xds.Type) (names []string) {
 	return names
 }
 
-// next explains the first selected resource, those that were refused before the others; nil: the proxy is not one of a
-// server.
+// next suggests to explain the first selected resource that was refused or is withheld, else the first selected
+// resource. It returns nil if no resource is selected, or the resources are not those of a control plane.
 func (c *proxyConfig) next(d *dump.Dump, types []xds.Type) func(*cobra.Command, output) {
 	var first, failed string
 	for _, t := range types {
@@ -194,6 +194,7 @@ func (c *proxyConfig) next(d *dump.Dump, types []xds.Type) func(*cobra.Command, 
 	return nextIs("which objects made it", "explain", "--proxy", c.asked, cmp.Or(failed, first))
 }
 
+// tables prints one table for each type.
 func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type, wide bool) error {
 	for i, t := range types {
 		if i > 0 {
@@ -246,7 +247,7 @@ func (c *proxyConfig) marked(d *dump.Dump, types []xds.Type) bool {
 	return false
 }
 
-// withoutType returns a resource without its type URL (of an Any).
+// withoutType returns a resource without the type URL of its Any. It returns raw if that is not a JSON object.
 func withoutType(raw json.RawMessage) any {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// configured reads the configuration from a folder, or from the API server.
+// configured reads the configuration from a folder (--config-dir), or from the API server.
 type configured struct {
 	offline
 	in cluster.Flags
@@ -36,7 +36,7 @@ func (c *configured) bind(cmd *cobra.Command) {
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 }
 
-// objects returns the objects that a control plane of the revision reads.
+// objects returns the objects that a control plane of the revision reads. It prints a note for each skipped document.
 func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Event, error) {
 	events, err := c.read(ctx, notes)
 	if err != nil {
@@ -48,14 +48,15 @@ func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Eve
 	return c.selected(events), nil
 }
 
-// countProblems prints a note of how many problems a configuration has.
+// countProblems prints a note with the number of problems of a configuration; nothing without problems.
 func countProblems(notes io.Writer, problems []object.Problem) {
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(notes, "note: the configuration has %d problems, and refused objects are not served: navarchctl analyze prints them\n", n)
 	}
 }
 
-// read reads the objects of the folder, or of the API server.
+// read reads all objects of the folder, or of the API server. Kinds that the API server does not return add a note. It
+// is an error if neither a folder nor a kubeconfig is given.
 func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event, error) {
 	if c.configDir != "" {
 		events, _, err := c.events()
@@ -78,8 +79,9 @@ func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event,
 	return now.Events, nil
 }
 
-// selected returns the objects that a control plane of the revision reads: those of the namespaces that
-// discoverySelectors of the mesh configuration select, without those of Istio that another revision has.
+// selected returns the events that a control plane of the revision reads. It omits objects of namespaces that the mesh
+// configuration's discoverySelectors do not select, and Istio's objects whose label istio.io/rev names another
+// revision.
 func (c *configured) selected(events []object.Event) []object.Event {
 	var selectors []labels.Selector
 	namespaces := map[string]labels.Set{}
@@ -107,8 +109,7 @@ func (c *configured) selected(events []object.Event) []object.Event {
 	})
 }
 
-// ofIstio reports whether an API group has Istio's kinds. A revision's label counts for their objects, and a running
-// mesh can plan them.
+// ofIstio reports whether an API group has Istio's kinds.
 func ofIstio(group string) bool {
 	return slices.Contains([]string{model.GroupNetworking, model.GroupSecurity, model.GroupTelemetry, model.GroupExtensions}, group)
 }

@@ -26,20 +26,20 @@ const (
 	debugPages    = "navarchd's debug pages"
 )
 
-// controlPlane selects the debug pages: those at an address, or those of all ready replicas in the kubeconfig's
-// cluster.
+// controlPlane selects the debug pages of processes: those at an address, those of the ready replicas in the
+// kubeconfig's cluster, or those in a report (--snapshot).
 type controlPlane struct {
 	server    string // an address, or several with commas between them; empty: see pages
 	fallback  string // the address without a kubeconfig
 	cluster   cluster.Flags
-	everyRole bool // includes processes that do not serve proxies
+	everyRole bool // also processes that serve no proxies
 
 	found []page         // result of pages
 	pods  []*cluster.Pod // Pods of the pages, in a cluster
-	// missing lists the cluster's processes without an answer: those that got no request, and those that did not
-	// answer.
+	// missing names processes of the cluster that are not in the answers: processes that were not asked, and processes
+	// that did not answer.
 	missing []string
-	where   string // location, for messages
+	where   string // names the pages, for messages
 }
 
 func (c *controlPlane) bind(f *pflag.FlagSet) {
@@ -63,8 +63,9 @@ func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
-// pages returns the pages of --server, or those of all ready replicas of the cluster; without a kubeconfig that of
-// fallback.
+// pages returns the pages to query, and keeps them for the next call. They are those of the report (--snapshot), else
+// of --server, else of all ready replicas of the cluster; without a kubeconfig that of fallback. The result is not
+// empty.
 func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
 		return c.found, nil
@@ -112,7 +113,7 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	return c.found, nil
 }
 
-// answered returns the number of replicas that answered.
+// answered returns the number of processes that answered.
 func (c *controlPlane) answered() (n int) {
 	for _, p := range c.found {
 		if !slices.Contains(c.missing, noAnswer(p)) {
@@ -122,7 +123,7 @@ func (c *controlPlane) answered() (n int) {
 	return n
 }
 
-// noAnswer describes a replica that did not answer.
+// noAnswer describes a process that did not answer, for missing.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
 // close closes the connections to Pods.
@@ -132,10 +133,10 @@ func (c *controlPlane) close() {
 	}
 }
 
-// atOnce is the number of replicas that are queried concurrently.
+// atOnce is the number of processes that are queried concurrently.
 const atOnce = 16
 
-// atEach calls do for all pages, atOnce of them concurrently, and returns the error of each.
+// atEach calls do for all pages, at most atOnce of them concurrently, and returns the error of each, by index.
 func atEach(pages []page, do func(i int, p page) error) []error {
 	failed := make([]error, len(pages))
 	var asking errgroup.Group
@@ -150,14 +151,14 @@ func atEach(pages []page, do func(i int, p page) error) []error {
 	return failed
 }
 
-// answer is the value from one replica.
+// answer is the value from one process.
 type answer[T any] struct {
 	from  page
 	value T
 }
 
-// gather reads the same JSON from all pages. Each page without an answer adds a line to warnings; it is an error if
-// none answers.
+// gather reads the same JSON from all pages, and returns the answers in the order of the pages. Each page that fails
+// adds a line to warnings. If all pages fail, the error joins theirs.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -188,8 +189,9 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	return said, nil
 }
 
-// first reads a path from all pages, and returns the body from the one that has it, such as the proxy's replica. If no
-// page has it, the error is that of a page that knows the reason, else it joins all.
+// first reads a path from all pages, and returns the first body, such as that of the proxy's replica. If all pages
+// fail, the error joins theirs, without the replicas that only say that the proxy is not connected to them. If all say
+// so, the error says it once.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

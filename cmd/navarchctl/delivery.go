@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// printDelivery prints the result of a wait.
+// printDelivery prints the result of a wait. answer has at least one item; the first is printed. problems are the
+// errors of the object.
 func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string, took time.Duration) error {
 	d := &answer.Items[0]
 	var lines []string
@@ -66,7 +67,7 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 	return nil
 }
 
-// isAre begins a sentence about proxies.
+// isAre returns "One proxy has" or "N proxies have".
 func isAre(n int) string {
 	if n == 1 {
 		return "One proxy has"

@@ -19,17 +19,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// description has the options of describe.
+// description contains the options of describe.
 type description struct {
 	target
 	offline offline
-	host    string
-	from    string
-	limit   int
+	host    string // --host
+	from    string // --from
+	limit   int    // of hosts
 	format  output
 }
 
-// nouns maps kubectl's words to nouns.
+// nouns maps other words for a noun of describe, such as kubectl's short names, to the noun.
 var nouns = map[string]string{"po": describe.Pod, "pods": describe.Pod, "svc": describe.Service, "services": describe.Service,
 	"serviceentry": describe.Service, "se": describe.Service, "workloads": describe.Workload, "gw": describe.Gateway,
 	"gateways": describe.Gateway, "vs": describe.Route, "virtualservice": describe.Route, "virtualservices": describe.Route,
@@ -153,7 +153,7 @@ func subjectOf(q describe.Query) string {
 	return q.Noun + " " + q.Namespace + "/" + q.Name
 }
 
-// query returns the query of arguments and flags. Errors name them.
+// query returns the query of arguments and flags. Errors name the argument or flag.
 func (d *description) query(ctx context.Context, noun, name string) (q describe.Query, err error) {
 	q = describe.Query{Noun: noun, Name: name, Namespace: d.namespace, Host: d.host, From: d.from, Limit: d.limit}
 	if d.host != "" && noun != describe.Pod && noun != describe.Workload {
@@ -183,7 +183,8 @@ func (d *description) query(ctx context.Context, noun, name string) (q describe.
 	return q, q.Check()
 }
 
-// split separates a name from its namespace: NAME.NAMESPACE, a Service's full host, or NAME in the stated namespace.
+// split returns the name and the namespace of NAME.NAMESPACE, of the full host name of a Service, or of NAME in the
+// stated namespace. The default namespace is "default".
 func (d *description) split(name string) (string, string) {
 	if d.namespace != "" {
 		return name, d.namespace
@@ -216,14 +217,15 @@ func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Desc
 	return d.known(cmd.Context(), out)
 }
 
-// Bounds of what is asked about the objects of a description.
+// Bounds of the requests about the objects of a description.
 const (
-	objectsAtOnce = 60  // in one request
-	maxObjects    = 300 // in all
-	maxTouched    = 10  // changes
+	objectsAtOnce = 60  // objects in one request
+	maxObjects    = 300 // objects in all requests
+	maxTouched    = 10  // changes that are listed
 )
 
-// known adds the problems of the objects of a description, and the last changes that touched one of them.
+// known adds the problems of the objects of a description, and the last maxTouched changes that touched one of them.
+// Objects after the first maxObjects are left out, with a note.
 func (d *description) known(ctx context.Context, out *show.Described) error {
 	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
 	if left := len(names) - maxObjects; left > 0 {
@@ -256,7 +258,7 @@ func (d *description) known(ctx context.Context, out *show.Described) error {
 	return nil
 }
 
-// touchedBy returns the objects of a change that are among the names, the first few.
+// touchedBy returns the first four objects of a change that are among names, which are sorted.
 func touchedBy(c *fleetapi.Change, names []string) (all []string) {
 	for _, o := range c.Objects {
 		if _, is := slices.BinarySearch(names, o); is && len(all) < 4 {
@@ -266,7 +268,7 @@ func touchedBy(c *fleetapi.Change, names []string) (all []string) {
 	return all
 }
 
-// planned describes a subject by a folder and the file of one node.
+// planned describes a subject from a folder, for the proxy in the file of a node. Nothing is requested.
 func (d *description) planned(q describe.Query, out *show.Described) error {
 	if d.offline.proxy == "" {
 		return errors.New("--config-dir: --proxy has to name the file of a proxy's node")
@@ -298,7 +300,7 @@ func (d *description) planned(q describe.Query, out *show.Described) error {
 	return nil
 }
 
-// next returns the line with the command that goes on from a description.
+// next returns a suggestion of the next command; nil if the description has neither errors nor a client.
 func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
 	const follow = "follows a request"
 	client, host, port := clientOf(out)
@@ -323,7 +325,8 @@ func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Co
 	return nextIs(follow, "why", side, client, "http://"+host+port+"/")
 }
 
-// clientOf returns the first client of a description, the first host that it reaches, and ":PORT" of the host.
+// clientOf returns the first client of a description, the first host that it reaches ("HOST" if none is named), and
+// ":PORT" of the host (empty if not known). Without outbound groups client is empty.
 func clientOf(out *show.Described) (client, host, port string) {
 	host = "HOST"
 	for _, g := range out.Groups {

@@ -19,17 +19,18 @@ import (
 // Bounds of the dumps of Envoys in a report.
 const (
 	mostDumps    = 20
-	maxDumpBytes = 64 << 20
+	maxDumpBytes = 64 << 20 // of one dump
 	envoyAdmin   = "http://localhost:15000"
 )
 
-// illProxy is a proxy whose Envoy is asked.
+// illProxy is a proxy whose Envoy is asked for a dump.
 type illProxy struct {
 	namespace, name, state string
-	since                  int64
+	since                  int64 // time since which the proxy is behind, in Unix nanoseconds
 }
 
-// illOf lists the proxies that refuse something, then those that are behind, the longest first.
+// illOf returns at most mostDumps proxies: first those that refuse something or have something withheld, then those
+// that are behind, each by the time since which they are behind.
 func illOf(r *report.Report) (all []illProxy) {
 	for _, p := range r.Processes {
 		for i := range p.Proxies {
@@ -50,8 +51,8 @@ func illOf(r *report.Report) (all []illProxy) {
 	return all[:min(len(all), mostDumps)]
 }
 
-// dumps requests the dumps of ill proxies from their Envoys, through the API server. The list has the reasons for
-// missing dumps.
+// dumps requests the dumps of ill proxies from their Envoys, through the API server. The keys of the map are the names
+// of the files in the archive. An entry of the list has the name of the file, or the reason why there is no dump.
 func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report.Envoy, dumps map[string][]byte) {
 	dumps = map[string][]byte{}
 	ill := illOf(r)
@@ -90,7 +91,7 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 	return list, dumps
 }
 
-// envoyOf returns the dump of the Envoy in a Pod.
+// envoyOf returns the dump of the Envoy in a Pod. A dump of more than maxDumpBytes is an error.
 func envoyOf(ctx context.Context, in *cluster.Cluster, of illProxy) ([]byte, error) {
 	var pod corev1.Pod
 	path := "/api/v1/namespaces/" + url.PathEscape(of.namespace) + "/pods/" + url.PathEscape(of.name)

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// etcd is the access to a mesh's store: the Unix socket in a data directory, or addresses with credentials. With this
-// access one can change the mesh; navarchd has no address for that.
+// etcd is the access to a mesh's store: the Unix socket in a data directory, or addresses with credentials. This access
+// suffices to change the mesh. navarchd has no API for such changes.
 type etcd struct {
 	dataDir string
 	etcdflags.Flags
@@ -27,10 +27,10 @@ func (e *etcd) bind(f *pflag.FlagSet) {
 	f.StringVar(&e.mesh, "mesh", "default", "Name of the mesh.")
 }
 
-// discard is the logger of a command's components, whose errors are returned.
+// discard is the logger of a command's components. It drops all lines, because errors are returned.
 var discard = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// open connects to the store.
+// open connects to the store. It is an error unless exactly one of --data-dir and --etcd-endpoints is given.
 func (e *etcd) open() (*kv.Store, error) {
 	if (e.dataDir == "") == (len(e.Endpoints) == 0) {
 		return nil, errors.New("either --data-dir or --etcd-endpoints is needed")

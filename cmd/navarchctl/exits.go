@@ -25,8 +25,8 @@ type exit struct {
 	meaning string
 }
 
-// exits has the exit codes of commands that have others than 0 and 1, or another meaning of these. Help texts and the
-// page of commands have them from here.
+// exits maps the words of a command to its exit codes, for commands with codes other than 0 and 1, or with another
+// meaning of 0 and 1. The help texts and the page of commands are made from this map.
 var exits = map[string][]exit{
 	"analyze": {{0, "no finding reaches --fail-threshold"}, {1, "the analysis failed"}, {exitFound, "at least one finding reaches it"}},
 	"authz check": {{0, "the request is allowed at every port that was asked for"}, {1, "error"},
@@ -51,7 +51,7 @@ var exits = map[string][]exit{
 		{1, "the timeout has passed, a proxy refuses the change, the object has errors, or an error"}},
 }
 
-// exitError ends a command with an exit code that says what the command has found. The exit code of a failure is 1.
+// exitError ends a command with an exit code other than 0 and 1, which tells a script what the command found.
 type exitError struct {
 	code int
 	text string
@@ -77,7 +77,7 @@ func describeExits(cmd *cobra.Command) {
 	}
 }
 
-// exitsOf returns the exit codes of a command, or of the command above it.
+// exitsOf returns the exit codes of a command; those of its parent if it has no own ones.
 func exitsOf(cmd *cobra.Command) []exit {
 	if own := exits[commandName(cmd)]; own != nil || !cmd.HasParent() {
 		return own
@@ -85,8 +85,7 @@ func exitsOf(cmd *cobra.Command) []exit {
 	return exits[commandName(cmd.Parent())]
 }
 
-// commandName returns the words of a command below navarchctl. The words of istioctl's experimental commands are those
-// of ours.
+// commandName returns the words of a command after "navarchctl", without the word experimental.
 func commandName(cmd *cobra.Command) string {
 	words := strings.Fields(cmd.CommandPath())[1:]
 	if len(words) > 1 && words[0] == experimental {

@@ -2,10 +2,10 @@ package main
 
 import "github.com/spf13/cobra"
 
-// experimental is istioctl's word for commands that are not of its first rank.
+// experimental is istioctl's name for the group of commands that may still change.
 const experimental = "experimental"
 
-// experimentalCommand has commands under istioctl's words.
+// experimentalCommand returns the commands that istioctl has below "experimental".
 func experimentalCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: experimental, Aliases: []string{"x", "exp"}, Short: "Commands under istioctl's words", Hidden: true,
 		Example: "  navarchctl experimental wait --for=distribution virtualservice reviews.backend\n" +
@@ -15,7 +15,7 @@ func experimentalCommand() *cobra.Command {
 	return cmd
 }
 
-// adminCommand has istioctl's command for log levels.
+// adminCommand returns istioctl's command for log levels.
 func adminCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "admin", Aliases: []string{"istiod"}, Hidden: true,
 		Short:   "Commands for the control plane under istioctl's words",

@@ -66,7 +66,8 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	return cmd
 }
 
-// explained requests the explanation from the proxy's replica, or plans offline.
+// explained requests the explanation from the proxy's replica, or plans offline. A resource that the proxy does not
+// have is an error.
 func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
 	switch {
 	case at.stated() && from.configDir != "":
@@ -95,7 +96,7 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 	return found, nil
 }
 
-// explainObjects returns the names of the objects that made the resources.
+// explainObjects returns the names of the objects that made the resources. A name may occur more than once.
 func explainObjects(found []inspect.Explanation) (names []string) {
 	for _, e := range found {
 		if e.Secret != nil {
@@ -114,7 +115,7 @@ func explainObjects(found []inspect.Explanation) (names []string) {
 	return names
 }
 
-// groups are the headings of a part's inputs.
+// groups are the headings of the inputs of a resource's parts, in the order of output.
 var groups = []struct{ from, heading string }{
 	{inspect.FromObject, "objects"}, {inspect.FromProxy, "read of the proxy"}, {inspect.FromPlan, "decided from these"},
 }

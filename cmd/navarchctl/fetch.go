@@ -17,24 +17,25 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/progress"
 )
 
-// patience bounds the request for one page.
+// patience is the longest time that the request for one page may take, its response included.
 const patience = 30 * time.Second
 
-// plain is the client for addresses that are reached without a cluster.
+// plain is the HTTP client for addresses that this process connects to directly, not through the API server.
 var plain = &http.Client{Transport: progress.Transport(http.DefaultTransport)}
 
-// page is an address that is queried over HTTP.
+// page is one HTTP server that commands query: a process of navarchd, or an Envoy.
 type page struct {
-	address string       // for messages
-	by      string       // origin of the address, for messages: a flag, a context
+	address string       // host:port, a URL or the name of a Pod; for messages, and for requests if url is empty
+	by      string       // the flag or the context of the kubeconfig that the address comes from, for messages
 	what    string       // for messages: "navarchd's debug pages"
-	help    string       // advice if it does not answer
-	url     string       // without a path; empty: the address
-	client  *http.Client // nil: the default client
+	help    string       // advice in the error of an unreachable server
+	url     string       // base URL of requests, without a path; empty: address
+	client  *http.Client // nil: plain
 }
 
-// server returns navarchd's debug pages at an address. by is the origin of the address; roles names the roles of
-// processes with the pages, for messages; empty: every role.
+// server returns the page of navarchd's debug interface at an address. by is the flag or the default that the address
+// comes from. roles completes the advice "is navarchd running there"; empty if processes of every role have the
+// interface.
 func server(address, by, roles string) page {
 	return page{address: address, what: debugPages, by: by, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
 }
@@ -48,23 +49,24 @@ func admin(address string) page {
 type statusError struct {
 	status int
 	text   string // includes the address
-	said   string // response of the server
+	said   string // body of the response, trimmed
 }
 
 func (e statusError) Error() string { return e.text }
 
-// get requests a path, as ask does.
+// get sends a GET request without a token or body. Result and errors are those of ask.
 func (p page) get(ctx context.Context, path string) ([]byte, error) {
 	return p.ask(ctx, http.MethodGet, path, "", nil)
 }
 
-// ask sends a request, with a token unless it is empty. Errors name the address, the flag that it came from, and the
-// response. statusError: the status is neither 200 nor 202.
+// ask sends a request and returns the body of the response. A token that is not empty is sent as a bearer token. It
+// blocks for patience at most. A statusError reports a status other than 200 and 202: it names the address and the
+// response. Other errors name the address and its origin (by).
 func (p page) ask(ctx context.Context, method, path, token string, content []byte) ([]byte, error) {
 	return p.within(ctx, patience, method, path, token, content)
 }
 
-// within is ask with a time of its own.
+// within is ask with another time limit than the constant patience.
 func (p page) within(ctx context.Context, patience time.Duration, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
@@ -115,7 +117,7 @@ func (p page) unreachable(err error) error {
 	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, p.help)
 }
 
-// read decodes a JSON page.
+// read requests a path with get and decodes the JSON response. Errors are those of get and of the decoder.
 func (p page) read(ctx context.Context, path string, into any) error {
 	body, err := p.get(ctx, path)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// fleetFlags select proxies of /api/v1/proxies.
+// fleetFlags are the flags of proxy-status that /api/v1/proxies and /api/v1/sums implement.
 type fleetFlags struct {
 	where    []string
 	selector string
@@ -29,7 +29,7 @@ type fleetFlags struct {
 	recorded bool
 }
 
-// wheres are the keys of --where.
+// wheres lists the valid keys of --where.
 var wheres = []string{"state", "version", "zone", "replica", "cluster"}
 
 func (f *fleetFlags) bind(cmd *cobra.Command) {
@@ -49,12 +49,13 @@ func (f *fleetFlags) bind(cmd *cobra.Command) {
 	completes(cmd, "sort", fleetapi.Orders...)
 }
 
-// used reports whether a flag is set that only the API knows.
+// used reports whether one of these flags is set. Replicas of older versions, which lack /api/v1, cannot apply them.
 func (f *fleetFlags) used(cmd *cobra.Command) bool {
 	return slices.ContainsFunc([]string{"where", "selector", "sort", "limit", "watch", "recorded"}, cmd.Flags().Changed)
 }
 
-// query returns the parameters of the API. Errors name flags.
+// query returns the parameters of a request to /api/v1/proxies. An empty namespace selects all namespaces. An error
+// names the flag with an invalid value: --limit or --where.
 func (f *fleetFlags) query(namespace string) (url.Values, error) {
 	q := url.Values{"sort": {f.sort}, "limit": {strconv.Itoa(f.limit)}}
 	if f.limit < 0 || f.limit > fleetapi.MaxLimit {
@@ -81,11 +82,12 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 	return q, nil
 }
 
-// errAskEach reports that replicas cannot ask each other, so that each has to be asked by itself.
+// errAskEach reports that replicas cannot query each other, so navarchctl has to query every replica.
 var errAskEach = errors.New("replicas cannot ask each other")
 
 // fleetStatus prints the fleet's status once, or with --watch until the context ends. It returns the number of proxies
-// that refuse something. errNoAPI, errAskEach: the replicas' older pages have to be asked.
+// with a refused or withheld resource; 0 after --watch. errNoAPI and errAskEach report that the caller has to read
+// /debug/syncz of every replica instead.
 func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
 	q, err := f.query(t.namespace)
 	if err != nil {
@@ -124,7 +126,7 @@ func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (
 // watchEvery is the interval of --watch.
 const watchEvery = 2 * time.Second
 
-// paused waits for a time; false: the context has ended.
+// paused waits for d and returns true. It returns false if the context ends earlier.
 func paused(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -134,7 +136,8 @@ func paused(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// warnOfMissing names the replicas that are not in an answer, and those of the cluster that are not ready.
+// warnOfMissing prints a warning that names the replicas without a part in an answer, and the cluster's replicas that
+// are not ready. It prints nothing if no replica is missing. The error is that of w.
 func (t *target) warnOfMissing(w io.Writer, partial []fleetapi.Missing) error {
 	var all []string
 	for _, m := range partial {
@@ -157,7 +160,7 @@ func proxyNames(all []fleetapi.Proxy) (names []string) {
 	return names
 }
 
-// fleetTable prints sums, and then the proxies of the window.
+// fleetTable prints the sums, then the listed proxies, then the number of selected proxies beyond --limit.
 func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error {
 	if err := sumsTable(w, a.Sums); err != nil {
 		return err
@@ -185,7 +188,8 @@ func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error
 	return nil
 }
 
-// sumsTable prints sums: in all, and by each property with more than one value.
+// sumsTable prints the total, and a table with the values of each property (replica, version, zone, namespace) that has
+// more than one value.
 func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
 	c := sums.Total
 	line := fmt.Sprintf("%s proxies: %s in sync, %s behind, %s refusing",
@@ -209,7 +213,7 @@ func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
 	return show.Table(w, rows)
 }
 
-// mostSums bounds the values that are printed of one property.
+// mostSums is the highest number of values of one property that are printed.
 const mostSums = 10
 
 // sumRows returns the rows of one property, the values with most proxies out of sync first. A property with one value
@@ -241,7 +245,7 @@ func sumRows(name string, counts map[string]fleetapi.Counts) (rows [][]string) {
 	return rows
 }
 
-// proxyRow returns the row of one proxy.
+// proxyRow returns the table row of one proxy; wide adds the columns of -o wide.
 func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	row := []string{show.Printable(p.Proxy), show.Printable(p.Cluster)}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
@@ -254,7 +258,8 @@ func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 	return row
 }
 
-// fleetNext prints the command that says most about the proxies that are not in sync.
+// fleetNext suggests the next command: for a proxy that refuses something, else for proxies that are behind, else for
+// problems of the configuration.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
 	bad := slices.IndexFunc(a.Items, func(p fleetapi.Proxy) bool { return p.Refused+p.Withheld > 0 })
@@ -270,7 +275,7 @@ func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFl
 	}
 }
 
-// thousands formats a number with commas.
+// thousands formats a number that is not negative with commas: 1,234.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -94,7 +94,7 @@ func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer file.Close()
 		in = file
 	}
-	var text bytes.Buffer // written at the end: a failed manifest must not be applied in part
+	var text bytes.Buffer // output follows once all documents succeeded, so kubectl does not apply a part of them
 	if err := i.documents(settings, in, &text); err != nil {
 		return fmt.Errorf("%s: %w", i.file, err)
 	}
@@ -105,6 +105,8 @@ func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
+// documents injects proxies into each YAML document of in, and writes all documents to out. The error names the first
+// document that fails, by its number from 1.
 func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes.Buffer) error {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(in))
 	for n := 1; ; n++ {
@@ -130,7 +132,8 @@ func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes
 	}
 }
 
-// settings reads the injection settings that the flags select.
+// settings returns the injection settings that the flags select. Errors: a file or ConfigMap cannot be read, or the
+// configuration is invalid.
 func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	source, config, values, mesh := "Navarch's chart", injection.Config(), injection.Values(), ""
 	if i.fromCluster {
@@ -176,7 +179,8 @@ func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	return &inject.Settings{Config: parsed, Mesh: meshConfig, Revision: i.revision, Namespace: i.systemNamespace}, nil
 }
 
-// meshConfig parses a mesh configuration over the defaults, and prints its tolerable problems as warnings.
+// meshConfig parses the YAML of a mesh configuration; fields that it omits, or all for an empty text, have the
+// defaults. Problems are printed as warnings. The error reports that no configuration remains.
 func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	if text == "" {
 		return model.MeshDefaults(), nil
@@ -194,7 +198,8 @@ func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	return mesh.Config, nil
 }
 
-// configMap reads the data of a ConfigMap.
+// configMap returns the data of a ConfigMap, which may be nil. A missing ConfigMap is an error. Errors name the
+// ConfigMap.
 func configMap(ctx context.Context, api *apiserver.Client, namespace, name string) (map[string]string, error) {
 	var found struct{ Data map[string]string }
 	err := api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), nil, &found)

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// kindName is a kind of the configuration.
+// kindName names a Kubernetes kind by its API group (empty: the core group) and its CamelCase name.
 type kindName struct{ group, kind string }
 
 const (
@@ -24,7 +24,8 @@ const (
 	gatewayAPI = "gateway.networking.k8s.io"
 )
 
-// kindNames maps kubectl's words for kinds to kinds of the configuration, in lower case and singular.
+// kindNames maps kubectl's names and short names to the kinds that configure Navarch. Keys are in lower case and
+// without a plural's s: "serviceentrie" is what remains of "serviceentries".
 var kindNames = map[string]kindName{
 	"virtualservice": {networking, "VirtualService"}, "vs": {networking, "VirtualService"},
 	"destinationrule": {networking, "DestinationRule"}, "dr": {networking, "DestinationRule"},
@@ -45,7 +46,7 @@ var kindNames = map[string]kindName{
 	"service": {"", "Service"}, "svc": {"", "Service"}, "endpointslice": {"discovery.k8s.io", "EndpointSlice"},
 }
 
-// configures reports whether the kind is one of the configuration.
+// configures reports whether kind and group are among those that configure Navarch.
 func (k kindName) configures() bool {
 	for _, known := range kindNames {
 		if k == known {
@@ -55,7 +56,7 @@ func (k kindName) configures() bool {
 	return k == kindName{gatewayAPI, "Gateway"}
 }
 
-// named reports whether the kind's name is one of the configuration, whatever its group.
+// named reports whether the kind's name is among those that configure Navarch. The group is ignored.
 func (k kindName) named() bool {
 	for _, known := range kindNames {
 		if k.kind == known.kind {
@@ -65,7 +66,8 @@ func (k kindName) named() bool {
 	return false
 }
 
-// parseKind returns the kind of a word: a name, a plural or a short name, in any case, or KIND.GROUP.
+// parseKind returns the kind of a word: a name, plural or short name in any case, or KIND.GROUP. KIND.GROUP outside of
+// kindNames is returned unchanged. The error reports an unknown word without a group.
 func parseKind(word string) (kindName, error) {
 	name, group, stated := strings.Cut(word, ".")
 	k, known := kindNames[strings.TrimSuffix(strings.ToLower(name), "s")]
@@ -83,8 +85,9 @@ func parseKind(word string) (kindName, error) {
 	return k, nil
 }
 
-// path returns the path of an object at the API server, by the versions and resources that it offers, and whether the
-// object has a namespace. Errors name the group and the kind.
+// path returns the path of an object at the API server, and whether the kind is namespaced. It queries the API server
+// for the version (if version is empty) and for the resource. Errors name the group; a kind that the API server does
+// not serve is an error.
 func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	version, namespace, name string) (path string, namespaced bool, err error) {
 	base, r, err := k.resource(ctx, in, version)
@@ -99,8 +102,9 @@ func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	return base + "/" + r.Name + "/" + url.PathEscape(name), r.Namespaced, nil
 }
 
-// resource returns the path of the group and the resource of the kind; nil: the API server does not have it. Without a
-// version it is the preferred one. Errors name the group.
+// resource queries the API server for the resource of the kind, and returns it with the path of its group and version.
+// r is nil if the API server serves the version, but not the kind. An empty version means the preferred one of the
+// group. Errors name the group; a group or version that the API server does not serve is an error.
 func (k kindName) resource(ctx context.Context, in *cluster.Cluster, version string) (base string, r *metav1.APIResource, err error) {
 	base = "/api/v1"
 	if k.group != "" {

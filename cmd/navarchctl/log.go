@@ -21,13 +21,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// controlZPort is istiod's port of ControlZ, where navarchd changes log levels.
+// controlZPort is the port of istiod's ControlZ interface, at which navarchd also shows and changes log levels.
 const controlZPort = 9876
 
-// levelChange is a new level for a scope.
+// levelChange sets the log level of one scope, or of all.
 type levelChange struct {
-	scope string // empty: all
-	level string // empty: the level at the start of the process
+	scope string // empty: all scopes
+	level string // empty: back to the level with which the process started
 }
 
 func logCommand() *cobra.Command {
@@ -87,7 +87,7 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 	return cmd
 }
 
-// rowsOfLevels returns the levels for all formats.
+// rowsOfLevels returns the result of the command for every output format.
 func rowsOfLevels(said []levelled) rows {
 	r := rows{value: levelRows(said), table: func(w io.Writer, _ bool) error { return writeLevels(w, said) }}
 	for _, l := range levelRows(said) {
@@ -96,7 +96,7 @@ func rowsOfLevels(said []levelled) rows {
 	return r
 }
 
-// podNames lists the Pods of the control plane.
+// podNames returns the names of the control plane's ready Pods, for completion in a shell; none for --server.
 func (c *controlPlane) podNames(ctx context.Context, _ *cobra.Command, _ []string) (names []string, err error) {
 	defer c.close()
 	_, err = c.pages(ctx)
@@ -106,7 +106,8 @@ func (c *controlPlane) podNames(ctx context.Context, _ *cobra.Command, _ []strin
 	return names, err
 }
 
-// levelChanges parses --level and --reset. The error names the invalid part.
+// levelChanges parses --level and --reset. It returns nil if neither is set. The error names the invalid part of
+// --level.
 func levelChanges(levels string, reset bool) (changes []levelChange, err error) {
 	if reset {
 		return []levelChange{{}}, nil
@@ -130,8 +131,8 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 	return changes, nil
 }
 
-// controlZ returns the addresses for changing levels: --server, or one port of all processes, of a Pod, or of a
-// workload's Pods.
+// controlZ returns the interfaces at which levels are changed: --server, or the port of all ready Pods. args may have
+// one element, a Pod or a workload, which limits the Pods. With --server an element of args is an error.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
 	found, err := c.pages(ctx)
 	if err != nil {
@@ -157,7 +158,8 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 	return pages, nil
 }
 
-// podsNamed returns the control plane's ready Pods that POD, pod/POD or a workload (deploy/NAME) selects.
+// podsNamed returns the control plane's ready Pods that POD, pod/POD or a workload (deploy/NAME) selects. The error
+// reports an unknown kind, or that no ready Pod is selected.
 func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster.Pod, error) {
 	names := []string{object}
 	if kind, name, is := strings.Cut(object, "/"); is {
@@ -179,7 +181,8 @@ func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster
 	return pods, nil
 }
 
-// unasked returns why Pods of some names get no request; empty: they are not of the control plane.
+// unasked returns the reasons why Pods with these names got no request; empty if they are not Pods of the control
+// plane.
 func (c *controlPlane) unasked(names []string) (why string) {
 	for _, missing := range c.missing {
 		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {
@@ -189,13 +192,14 @@ func (c *controlPlane) unasked(names []string) (why string) {
 	return why
 }
 
-// levelled is a process with its levels.
+// levelled has the log levels of one process.
 type levelled struct {
 	page   page
 	scopes []controlz.Scope
 }
 
-// readLevels reads the levels of all pages. failed joins the errors of those that did not answer.
+// readLevels reads the levels of all processes, concurrently. said has those that answered; failed joins the errors of
+// the rest.
 func readLevels(ctx context.Context, pages []page) (said []levelled, failed error) {
 	all := make([]levelled, len(pages))
 	errs := atEach(pages, func(i int, p page) error {
@@ -210,8 +214,9 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 	return said, errors.Join(errs...)
 }
 
-// changeLevels makes the changes at all pages that answer, after it has verified that each is possible there. It
-// returns the new levels. failed joins the errors of pages that did not answer, or refused a change.
+// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. If a scope is
+// unknown to one of them, no level is changed, and said is nil. failed joins the errors of processes that did not
+// answer or refused a change. Without changes it only reads the levels.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -231,7 +236,7 @@ func changeLevels(ctx context.Context, pages []page, changes []levelChange) (sai
 	return said, errors.Join(failed, refused, gone)
 }
 
-// writeLevels prints the levels as a table.
+// writeLevels prints the levels as a table, one line for each level of a scope.
 func writeLevels(w io.Writer, said []levelled) error {
 	rows := [][]string{{"SCOPE", "LEVEL", "PROCESSES", "LINES ABOUT"}}
 	for _, l := range levelRows(said) {
@@ -244,7 +249,7 @@ func writeLevels(w io.Writer, said []levelled) error {
 	return show.Table(w, rows)
 }
 
-// possible returns an error that names a scope which a process lacks.
+// possible returns an error if a process lacks the scope of the change; it names the process and the scopes that exist.
 func (c levelChange) possible(said []levelled) error {
 	for _, one := range said {
 		if c.scope == "" || slices.ContainsFunc(one.scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {
@@ -259,7 +264,7 @@ func (c levelChange) possible(said []levelled) error {
 	return nil
 }
 
-// change makes the changes in their order.
+// change makes the changes in their order at one process, which has these scopes. It stops at the first error.
 func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
 	for _, c := range changes {
 		for _, s := range scopes {
@@ -282,7 +287,7 @@ func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []lev
 	return nil
 }
 
-// heldLevel is a level of a scope, and the processes that have it.
+// heldLevel is one level of a scope, with the processes whose scope has this level.
 type heldLevel struct {
 	Scope     string   `json:"scope"`
 	Level     string   `json:"level"`
@@ -290,7 +295,7 @@ type heldLevel struct {
 	About     string   `json:"about"`
 }
 
-// levelRows lists the levels by scope, one row for each level of a scope.
+// levelRows groups the processes by scope and level, in the order of scopes.
 func levelRows(said []levelled) (all []heldLevel) {
 	for _, one := range said {
 		for _, s := range one.scopes {

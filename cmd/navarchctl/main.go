@@ -1,5 +1,6 @@
-// Command navarchctl is the operator's tool. It shows a proxy's present or planned configuration and its inputs, from a
-// server, an Envoy, a file, or offline from a folder. It also operates the certificate authority.
+// Command navarchctl is the operator's tool. It shows the present or planned configuration of a proxy and the objects
+// that led to it. It reads them from a control plane, an Envoy, a saved file, or a folder without any server. It also
+// operates the certificate authority.
 //
 // Owns: nothing.
 // Reads: configuration folders, /debug of navarchd, Envoy's admin, dumps.
@@ -55,11 +56,11 @@ Examples run in the top folder of a clone against the mesh of HOLD=1 make demo, 
 	return cmd
 }
 
-// istioFlags maps istioctl's names of flags to ours.
+// istioFlags maps istioctl's names of flags to those of navarchctl.
 var istioFlags = map[string]string{"istioNamespace": "istio-namespace", "failure-threshold": "fail-threshold", "use-kube": "live",
 	"list-analyzers": "list"}
 
-// istioNames accepts flags by istioctl's names, too.
+// istioNames returns the name in navarchctl of a flag with istioctl's name. Other names are returned unchanged.
 func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(istioFlags[name], name))
 }

@@ -83,7 +83,8 @@ deploy/docs/migration.md has the whole table.`,
 	return cmd
 }
 
-// unsettled returns an error if settings have no effect and the operator must know.
+// unsettled returns an error with the numbers of settings that the operator has to decide or that Navarch does not
+// implement; nil without such settings.
 func unsettled(all []migrate.Setting) error {
 	n := map[migrate.Effect]int{}
 	for _, s := range all {
@@ -95,7 +96,7 @@ func unsettled(all []migrate.Setting) error {
 	return fmt.Errorf("settings to decide: %d; not acted on: %d", n[migrate.Decide], n[migrate.Reported])
 }
 
-// writeValues prints values for Navarch's chart, and the settings without a value to standard error.
+// writeValues prints the values for Navarch's chart, and to standard error the settings that no value expresses.
 func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error {
 	values, rest := migrate.Values(all)
 	if err := format.print(cmd.OutOrStdout(), values); err != nil {
@@ -108,7 +109,7 @@ func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error
 	return settingsTable(cmd.ErrOrStderr(), rest, false)
 }
 
-// settingsTable prints settings; wide, with their whole values.
+// settingsTable prints settings as a table. Values over 40 characters are shortened unless wide.
 func settingsTable(w io.Writer, all []migrate.Setting, wide bool) error {
 	rows := [][]string{{"SORT", "KEY", "VALUE", "EFFECT", "HERE"}}
 	for _, s := range all {
@@ -121,7 +122,7 @@ func settingsTable(w io.Writer, all []migrate.Setting, wide bool) error {
 	return show.Table(w, rows)
 }
 
-// brief shortens a value for a column.
+// brief shortens a value to 40 characters.
 func brief(value string) string {
 	const most = 40
 	if runes := []rune(value); len(runes) > most {
@@ -149,8 +150,9 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 	return all, nil
 }
 
-// settingsOfCluster reads the running Deployment and the values that made it. Each unreadable part is a line to
-// warnings.
+// settingsOfCluster returns the settings of the istiod that runs in a cluster. They are those of its Deployment and of
+// the values of its Helm release, or if Helm lacks them, of the ConfigMap istio-sidecar-injector. An unreadable
+// Deployment is an error; unreadable values are a line to warnings.
 func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
 	name := inject.NameOf("istiod", c.Revision)
 	var d appsv1.Deployment
@@ -176,8 +178,8 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 	return migrate.Merge(values, migrate.FromDeployment(&d)), nil
 }
 
-// releaseValues reads the values of a Helm release's newest deployed revision; nil: Helm has no values, or the release
-// is of another chart.
+// releaseValues returns the settings in the values of a deployed Helm release. They are nil if the name is empty, no
+// Secret of the release exists, or the release is of another chart than istiod's.
 func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
 	if release == "" {
 		return nil, nil

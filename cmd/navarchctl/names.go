@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// target selects the proxy and the control plane.
+// target has the flags that select a control plane, and the namespace of a proxy.
 type target struct {
 	controlPlane
 	namespace string
-	asked     string // the resolved name, for the next command
+	asked     string // resolved name of the proxy, for the suggested next command
 }
 
 func (t *target) bind(cmd *cobra.Command) {
@@ -23,9 +23,9 @@ func (t *target) bind(cmd *cobra.Command) {
 	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME without one.")
 }
 
-// resolve returns the name of a proxy for requests. NAME.NAMESPACE and a node's id stay as they are, and KIND/NAME is
-// resolved by ofObject. NAME alone gets the stated namespace, or that of the only proxy with this name. Prefixes of
-// names are not completed.
+// resolve returns the name by which requests name a proxy: NAME.NAMESPACE or a node's id. Both are returned unchanged
+// and unverified. KIND/NAME is resolved by ofObject. NAME gets the namespace of --namespace, else that of the only
+// connected proxy with exactly this name. An error reports that no connected proxy, or more than one, has the name.
 func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	switch {
 	case strings.Contains(name, "/"):
@@ -51,14 +51,15 @@ func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("%d proxies have the name %q: %s; state the namespace", len(found), name, strings.Join(found, ", "))
 }
 
-// connections is the used part of /debug/connections.
+// connections decodes the names of proxies in /debug/connections.
 type connections struct {
 	Clients []struct {
 		Proxy string `json:"proxy"`
 	} `json:"clients"`
 }
 
-// connected lists the proxies of all replicas that answer, sorted, without duplicates.
+// connected returns the names (NAME.NAMESPACE) of the proxies of all replicas that answer, sorted and without
+// duplicates. It is an error if no replica answers.
 func (t *target) connected(ctx context.Context) ([]string, error) {
 	answers, err := gather[connections](ctx, &t.controlPlane, "/debug/connections", io.Discard)
 	if err != nil {

@@ -26,16 +26,17 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// offline is a folder of configuration and a proxy.
+// offline has the inputs of a plan without a server: a folder of configuration, and a proxy.
 type offline struct {
 	configDir string
 	proxy     string // file of an Envoy core.v3 Node
 	cluster   string
 	domain    string
-	skipped   []string // documents of the folder that are not objects, after it was read
+	skipped   []string // locations of documents that are not Kubernetes objects, appended by events
 }
 
-// load runs the pipeline in memory up to the snapshot, with the server's code.
+// load reads the folder and returns the snapshot of records that navarchd would make of it, with the problems of the
+// objects.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	events, problems, err := o.events()
 	if err != nil {
@@ -45,12 +46,12 @@ func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	return snapshot, append(problems, more...), err
 }
 
-// events reads the folder.
+// events reads the folder. It returns the objects as events, and the problems of files and documents.
 func (o *offline) events() ([]object.Event, []object.Problem, error) {
 	return files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
 }
 
-// snapshot runs the pipeline from events to the snapshot.
+// snapshot normalises objects to records in a snapshot of revision 1. It also returns the problems of the objects.
 func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Problem, error) {
 	settings, err := o.settings()
 	if err != nil {
@@ -59,13 +60,14 @@ func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Pr
 	records, problems := ingest.Records(events, settings)
 	for _, r := range records {
 		if s, is := r.(*model.Secret); is && len(s.Spec.GetChain()) > 0 {
-			s.Spec.Key = []byte("not sealed") // there is a key, which records have sealed alone
+			s.Spec.Key = []byte("not sealed") // any bytes mark that the Secret has a key; only the leader encrypts keys
 		}
 	}
 	return mirror.Empty().Apply(1, records, nil).New, problems, nil
 }
 
-// settings returns the settings of the pipeline, from flags and the environment.
+// settings returns the options of normalisation, from flags and from navarchd's environment variables. The error names
+// a variable with an invalid value.
 func (o *offline) settings() (normal.Options, error) {
 	settings := normal.Options{Domain: o.domain, Cluster: o.cluster}
 	merged, err := environment("PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", false)
@@ -77,7 +79,8 @@ func (o *offline) settings() (normal.Options, error) {
 	return settings, err
 }
 
-// environment reads a setting of navarchd that affects proxies from the environment, as navarchd does.
+// environment returns a boolean environment variable of navarchd; otherwise is its default, also for an empty value.
+// The error reports a value that is not a boolean.
 func environment(name string, otherwise bool) (bool, error) {
 	stated := os.Getenv(name)
 	if stated == "" {
@@ -90,7 +93,8 @@ func environment(name string, otherwise bool) (bool, error) {
 	return is, nil
 }
 
-// plan plans the proxy's configuration with the server's planner.
+// plan reads folder and proxy, and plans the configuration of the proxy with navarchd's planner. The handle gives
+// access to the result. The problems are those of objects and of references between them.
 func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) {
 	snapshot, problems, err := o.load()
 	if err != nil {
@@ -110,7 +114,8 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 	return planner, proxy, problems, err
 }
 
-// join adds a proxy to a planner, with the Secrets that the proxy may have.
+// join adds a proxy to a planner, with the Secrets that its service account may read. Environment variables of navarchd
+// apply; an invalid one is an error.
 func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
 	for name, into := range map[string]*bool{
 		"PILOT_SCOPE_GATEWAY_TO_NAMESPACE":    &node.Routers.OwnNamespace,
@@ -127,14 +132,16 @@ func join(planner *plan.Planner, node view.Node) (_ *plan.Handle, err error) {
 		return nil, err
 	}
 	node.Routers.Misdirected404 = !answers
-	// The caller has the Secrets in the folder. The file of the proxy names the service account that they are for.
+	// Offline, the identity that the node claims counts as verified: whoever runs the command can read the folder
+	// anyway.
 	node.Pod, node.Verified = node.Name, view.Identity{Namespace: node.Namespace, Account: node.Account}
 	proxy := planner.Join(node)
 	return proxy, answerSecrets(planner, proxy, access.Granted(planner.Snapshot(), proxy.View().Secrets))
 }
 
-// answerSecrets answers the Secrets that the proxy's resources name, with the right of its service account. The folder
-// has no private keys any more; pages show none either, so an empty key stands for each.
+// answerSecrets provides the planner with the Secrets that the proxy's clusters and listeners name. right is the
+// permission of the proxy's service account. Each private key is replaced by an empty one: the snapshot lacks the keys,
+// and no output shows them.
 func answerSecrets(planner *plan.Planner, proxy *plan.Handle, right access.Answer) error {
 	var names []string
 	all := inspect.Of(proxy.Set())
@@ -153,7 +160,7 @@ func answerSecrets(planner *plan.Planner, proxy *plan.Handle, right access.Answe
 	return nil
 }
 
-// node reads the proxy's file.
+// node reads and parses the file of the proxy.
 func (o *offline) node() (view.Node, error) {
 	raw, err := os.ReadFile(o.proxy)
 	if err != nil {
@@ -162,7 +169,7 @@ func (o *offline) node() (view.Node, error) {
 	return o.parseNode(o.proxy, raw)
 }
 
-// parseNode parses an Envoy core.v3 Node in JSON or YAML. from is the location, for messages.
+// parseNode parses an Envoy core.v3 Node in JSON or YAML. from is its location, which every error names.
 func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
 	raw, err := yaml.YAMLToJSON(raw)
 	if err != nil {

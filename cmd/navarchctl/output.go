@@ -14,10 +14,12 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// output is the -o flag. "table" is an alias of "short", and "log" of "text", as istioctl has them.
+// output is the value of the -o flag: the format in which a command prints its result. istioctl's "table" selects
+// short, and its "log" selects text.
 type output string
 
-// Formats. short and text are for people; wide has more columns than short, and name has one name per line.
+// Formats besides json and yaml. short and text are for people; wide has more columns than short, and name has one name
+// per line.
 const (
 	short      = "short"
 	text       = "text"
@@ -25,7 +27,7 @@ const (
 	nameFormat = "name"
 )
 
-// bind adds the flag. The first format is the default.
+// bind adds the flag -o with its formats. The first one is the default.
 func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	*o = output(first)
 	choices := append([]string{first}, others...)
@@ -33,29 +35,31 @@ func (o *output) bind(cmd *cobra.Command, first string, others ...string) {
 	completes(cmd, "output", choices...)
 }
 
-// bindRows adds the flag of a command that prints rows by write.
+// bindRows adds the flag -o of a command that prints a table: short, wide, json, yaml, name.
 func (o *output) bindRows(cmd *cobra.Command) {
 	o.bind(cmd, short, wideFormat, "json", "yaml", nameFormat)
 }
 
-// allNamespaces adds kubectl's flag for all namespaces, which are the default, to a command with --namespace.
+// allNamespaces adds kubectl's flag -A, which states the default, to a command with --namespace.
 func allNamespaces(cmd *cobra.Command) {
 	cmd.Flags().BoolP("all-namespaces", "A", false, "All namespaces, which is the default.")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-// choice is a flag value from a closed set; upper and lower case are equal.
+// choice is a flag value that has to be one of a list. Case is ignored, except in aliases.
 type choice struct {
 	into *string
 	kind string // type in the help
 	of   []string
 }
 
-// aliases are other words for formats.
+// aliases maps words to the formats that they select, where a command has one of these.
 var aliases = map[string][]string{"table": {short}, "log": {text}, short: {text}, text: {short}}
 
 func (c *choice) String() string { return *c.into }
 func (c *choice) Type() string   { return c.kind }
+
+// Set stores the element of the list that v selects. It refuses other values with an error that has the list.
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
 		if strings.EqualFold(v, allowed) || slices.Contains(aliases[v], allowed) {
@@ -66,10 +70,10 @@ func (c *choice) Set(v string) error {
 	return fmt.Errorf("must be one of %s", strings.Join(c.of, ", "))
 }
 
-// forPeople reports whether the format is no input of a program.
+// forPeople reports whether the format is for people: short, text or wide.
 func (o output) forPeople() bool { return o == short || o == text || o == wideFormat }
 
-// print writes a value as JSON or YAML.
+// print writes a value as YAML if the format is yaml, else as JSON.
 func (o output) print(w io.Writer, v any) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -86,15 +90,15 @@ func (o output) print(w io.Writer, v any) error {
 	return err
 }
 
-// rows is the result of a command, for each format.
+// rows is the result of a command, in the form of each format.
 type rows struct {
 	value any                                 // -o json and yaml
 	table func(w io.Writer, wide bool) error  // -o short and wide
 	names []string                            // -o name: of the objects or rows
-	next  func(cmd *cobra.Command, of output) // prints the next command; may be nil
+	next  func(cmd *cobra.Command, of output) // suggests a next command; may be nil
 }
 
-// write prints rows in the format.
+// write prints the result in the format, and after it, except in JSON and YAML, calls next.
 func (o output) write(cmd *cobra.Command, r rows) error {
 	w := cmd.OutOrStdout()
 	var err error
@@ -112,7 +116,7 @@ func (o output) write(cmd *cobra.Command, r rows) error {
 	return err
 }
 
-// printNames prints each name once, in the order of its first use.
+// printNames prints each name once, in the order of first occurrence, without empty ones.
 func printNames(w io.Writer, names []string) error {
 	seen := map[string]bool{}
 	for _, n := range names {
@@ -127,8 +131,8 @@ func printNames(w io.Writer, names []string) error {
 	return nil
 }
 
-// objectName returns an object of messages, "Kind namespace/name", in the form that wait and describe accept:
-// Kind/name.namespace.
+// objectName converts "Kind namespace/name", the form in messages, to Kind/name.namespace, which wait and describe
+// accept. "Kind name" becomes Kind/name.
 func objectName(object string) string {
 	kind, of, _ := strings.Cut(object, " ")
 	namespace, is, namespaced := strings.Cut(of, "/")
@@ -141,14 +145,14 @@ func objectName(object string) string {
 	return kind + "/" + is + "." + namespace
 }
 
-// nextIs returns a next line for rows: the command with the words, and its purpose.
+// nextIs returns a function for rows.next that suggests a command with its purpose. words are the command's arguments.
 func nextIs(purpose string, words ...string) func(*cobra.Command, output) {
 	return func(cmd *cobra.Command, of output) { goesOn(cmd, of, purpose, words...) }
 }
 
-// goesOn prints the command that goes on from a result, as the last line of a format for people. It stands on the
-// standard error, so that the standard output has the result alone. Flags that select the control plane, the cluster or
-// the folder are those of cmd.
+// goesOn prints a suggested next command with its purpose to standard error, so standard output has the result alone.
+// It does nothing for formats of programs. Flags of cmd that select the control plane, the cluster or the folder are
+// repeated.
 func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	if !of.forPeople() {
 		return
@@ -156,11 +160,11 @@ func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "next: %s  # %s\n", commandLine(cmd, words), purpose)
 }
 
-// selecting are the flags that a next command has in common with the command before.
+// selecting lists the flags that a suggested command repeats from the command before, where it has them.
 var selecting = []string{snapshotFlag, "server", "kubeconfig", "context", "istio-namespace", "revision", "config-dir",
 	"cluster-id", "domain"}
 
-// commandLine returns a command of navarchctl, for a shell.
+// commandLine returns a command of navarchctl, quoted for a shell, with the flags of cmd in selecting.
 func commandLine(cmd *cobra.Command, words []string) string {
 	line := []string{cmd.Root().Name()}
 	for _, w := range words {

@@ -50,8 +50,8 @@ Clusters and listeners that a patch removes as a whole are not counted (-).`,
 	return cmd
 }
 
-// joinedPatches merges the replicas' patches, each with its largest count, in the order of the first replica that knows
-// it.
+// joinedPatches merges the replicas' lists of patches. Each patch of an object is listed once, in the order of first
+// occurrence, with its largest count. The count is nil if every replica has nil.
 func joinedPatches(lists [][]inspect.Patch) []inspect.Patch {
 	type id struct {
 		object string

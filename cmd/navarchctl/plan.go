@@ -16,18 +16,18 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// planning has the flags of plan.
+// planning has the flags of plan. Zero values mean flags that are not set.
 type planning struct {
 	at      controlPlane
 	from    offline
 	files   []string
 	remove  bool
 	prune   string
-	proxies []string // files of nodes
-	nodes   string   // a file of several nodes
+	proxies []string // files with one Envoy node each
+	nodes   string   // file with several Envoy nodes
 	failOn  string
 	raw     bool
-	envoy   string // path of an Envoy that validates
+	envoy   string // path of the Envoy program that validates; empty: no validation
 	format  output
 }
 
@@ -81,7 +81,8 @@ Of a running mesh, objects of Istio alone can be planned. Private keys are not o
 	return cmd
 }
 
-// run plans and prints. The error has the exit code.
+// run plans and prints the report. The error may be an exitError: the report is printed, and its outcome has an exit
+// code.
 func (p *planning) run(cmd *cobra.Command) error {
 	defer p.at.close()
 	if cmd.Flags().Changed("prune") && strings.TrimSpace(p.prune) == "" {
@@ -106,7 +107,7 @@ func (p *planning) run(cmd *cobra.Command) error {
 	return outcomeOf(r, p.failOn)
 }
 
-// print prints a report in the format.
+// print prints a report in the format of -o.
 func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error {
 	w, shown := cmd.OutOrStdout(), show.ChangeOf(r, p.raw)
 	switch p.format {
@@ -137,7 +138,7 @@ func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error 
 	return p.format.write(cmd, result)
 }
 
-// warnings prints what is said of objects that are not refused.
+// warnings prints the problems of the objects that are not refused.
 func warnings(w io.Writer, r *preview.Report) {
 	for _, o := range r.Objects {
 		for _, one := range o.Problems {
@@ -148,7 +149,8 @@ func warnings(w io.Writer, r *preview.Report) {
 	}
 }
 
-// report asks the replicas, or plans offline.
+// report requests the plan from the replicas or, with --config-dir, plans in this process. The error also reports flags
+// that exclude each other. With --prune, the objects to delete are added to c.
 func (p *planning) report(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	if p.from.configDir == "" {
 		if len(p.proxies) > 0 || p.nodes != "" {
@@ -162,13 +164,14 @@ func (p *planning) report(ctx context.Context, c *change, warnings io.Writer) (*
 	return p.offline(ctx, c, warnings)
 }
 
-// change has the objects to plan: some are applied, others deleted.
+// change has the objects of a plan: those that are applied, and those that are deleted.
 type change struct {
 	put, removed []*object.Object
-	pruned       bool // the removed objects are those of --prune
+	pruned       bool // removed was computed by --prune
 }
 
-// read reads the objects of -f. The error names the first object that cannot be read, or that is named twice.
+// read reads the objects of -f, to be deleted if --delete is set, else applied. Errors are those of readObjects, and
+// one that names the first object which occurs twice.
 func (p *planning) read(stdin io.Reader) (c change, err error) {
 	all, err := readObjects(p.files, stdin)
 	seen := map[object.ID]string{}
@@ -184,7 +187,8 @@ func (p *planning) read(stdin io.Reader) (c change, err error) {
 	return change{put: all}, err
 }
 
-// outcomeOf returns the error with the exit code of a report; nil if nothing changes.
+// outcomeOf returns the outcome of a report as an error with an exit code; nil if no proxy is affected. A refused
+// object comes before a risk at or above failOn ("" disables it), then missing replicas, then changes.
 func outcomeOf(r *preview.Report, failOn string) error {
 	n, _, _ := r.Count()
 	from := map[string]meaning.Level{"high": meaning.High, "medium": meaning.Medium, "any": meaning.Medium}[failOn]

@@ -19,15 +19,16 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// Bounds of Envoy's validations.
+// Bounds of the validation of one bootstrap.
 const (
-	validateFor = time.Minute // one
-	maxRefusal  = 400         // bytes of Envoy's text
+	validateFor = time.Minute // longest run of Envoy
+	maxRefusal  = 400         // most bytes of Envoy's reason, before "..."
 )
 
-// validated runs Envoy over the bootstraps of a report, removes them from the report, and adds a risk for each group
-// whose configuration Envoy refuses after the change and not before it. Groups that are not validated are named. The
-// error says that Envoy cannot be run.
+// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each group
+// of proxies whose configuration after the change Envoy refuses, unless it refuses the configuration before the change
+// for the same reason. Warnings count the groups without validation, and name those with a known reason. The error
+// reports that Envoy cannot be run, or that a validation took longer than validateFor.
 func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
 	defer progress.Work(ctx, "validating by Envoy")()
 	skipped := 0
@@ -65,7 +66,8 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 	return nil
 }
 
-// refusedBy returns the risk of a group.
+// refusedBy returns the risk that Envoy refuses the configuration of a group. text is Envoy's reason. The risk names
+// all EnvoyFilters of the change.
 func refusedBy(g *preview.Group, r *preview.Report, text string) preview.Risk {
 	var objects []string
 	for _, o := range r.Objects {
@@ -78,7 +80,8 @@ func refusedBy(g *preview.Group, r *preview.Report, text string) preview.Risk {
 		Count: preview.Count{Views: 1, Proxies: g.Proxies, Example: g.Label}}
 }
 
-// refusal returns why Envoy refuses an encoded bootstrap, or "". The error says that Envoy cannot be run.
+// refusal returns Envoy's reason to refuse an encoded bootstrap; empty: Envoy accepts it. The error reports that Envoy
+// cannot be run, or gave no result within validateFor.
 func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error) {
 	dir, err := os.MkdirTemp("", "navarchctl")
 	if err != nil {
@@ -104,7 +107,8 @@ func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error
 	return complaint(out, file), nil
 }
 
-// complaint returns Envoy's reason, without times and the name of the file.
+// complaint returns the reason in Envoy's output as one line. It omits prefixes of log lines, which have times, and the
+// name of the file, and is cut after maxRefusal bytes. Equal reasons thus are equal texts.
 func complaint(out []byte, file string) string {
 	text := strings.ReplaceAll(string(bytes.TrimSpace(out)), file, "bootstrap")
 	var lines []string

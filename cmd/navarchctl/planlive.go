@@ -16,8 +16,9 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// live asks one replica for a preview by all of them. If the replicas cannot ask each other, each previews for its own
-// proxies, and the reports are merged. Replicas without an answer are named in the report.
+// live requests the plan from the control plane. It sends the request to one replica after the other until one returns
+// the report of all. If the replicas cannot query each other, it sends the request to each and merges their reports.
+// Replicas without an answer are named in Partial of the report. With --prune, the objects to delete are added to c.
 func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	pages, err := p.at.pages(ctx)
 	if err != nil {
@@ -56,7 +57,7 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 			}
 			return r, nil
 		case final(err) || statusOf(err) == http.StatusRequestEntityTooLarge:
-			return nil, err // every replica says so
+			return nil, err // every replica would refuse the request
 		}
 		fmt.Fprintln(warnings, "warning:", err)
 		failed = append(failed, err)
@@ -64,7 +65,8 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 	return nil, errors.Join(failed...)
 }
 
-// each asks each replica for a preview by itself, and merges the reports.
+// each requests from each replica the report of its own proxies, and merges the reports. If a replica refuses an
+// object, its report alone is returned. It is an error if no replica answers, or one refuses the request.
 func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []byte, warnings io.Writer) (*preview.Report, error) {
 	q.Set("alone", "true")
 	reports := make([]*preview.Report, len(pages))
@@ -99,7 +101,8 @@ func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []
 	return merged, nil
 }
 
-// plan asks one process for a preview. The answer has one report.
+// plan requests a report from one process. Without an error, the answer has exactly one item, which is not nil. Errors
+// are those of ask, and one for a response that is not a report of this schema.
 func (p page) plan(ctx context.Context, q url.Values, body []byte) (a fleetapi.Answer[*preview.Report], err error) {
 	path := fleetapi.Root + "plan"
 	if len(q) > 0 {

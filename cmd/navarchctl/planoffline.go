@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// offline plans objects over a folder, with the server's code from files to resources.
+// offline computes the report in this process, with the folder of --config-dir as the configuration before the change.
+// If an object is refused, nothing is planned. With --prune, the objects to delete are added to c.
 func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	defer progress.Work(ctx, "planning")()
 	events, problems, err := p.from.events()
@@ -70,14 +71,15 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	return made.Report(preview.Usual), nil
 }
 
-// withoutShares removes the risks that are shares of the fleet from the plan of some proxies.
+// withoutShares removes the risks that depend on shares of the fleet: the proxies of --proxy are not the fleet.
 func withoutShares(made *preview.Plan) {
 	made.Summary.Risks = slices.DeleteFunc(made.Summary.Risks, func(r meaning.RiskLine) bool {
 		return slices.Contains([]meaning.Code{meaning.ManyProxies, meaning.ViewsMultiply, meaning.PatchWithoutMatch}, r.Code)
 	})
 }
 
-// over returns the change between two snapshots in which unchanged records keep their pointers.
+// over returns the change from one snapshot to another. Unchanged records keep the pointers of before, which the
+// planner compares.
 func over(before, after *mirror.Snapshot) mirror.Change {
 	var puts []model.Record
 	var deletes []model.Key
@@ -91,8 +93,8 @@ func over(before, after *mirror.Snapshot) mirror.Change {
 	return before.Apply(before.Revision()+1, puts, deletes)
 }
 
-// applied returns the events of the folder with the objects put in place of those with their names, and without those
-// that are removed.
+// applied returns the folder's events after the change: applied objects replace those with the same ID or are appended,
+// and deleted objects are omitted. events is not modified.
 func (c *change) applied(events []object.Event) (all []object.Event) {
 	changed := map[object.ID]bool{}
 	for _, o := range slices.Concat(c.put, c.removed) {
@@ -109,8 +111,9 @@ func (c *change) applied(events []object.Event) (all []object.Event) {
 	return all
 }
 
-// proposals describes what the change does to each object. Objects that the validation webhook would refuse are
-// refused.
+// proposals describes the effect of the change on each object, applied ones first. Refused are objects that the
+// validation webhook would refuse, and deletions (except by --prune) of objects without records in before. found has
+// the problems of the objects after the change.
 func (c *change) proposals(before, after *mirror.Snapshot, found []object.Problem) (all []preview.Object) {
 	was, is := recordsOf(before), recordsOf(after)
 	for i, o := range slices.Concat(c.put, c.removed) {
@@ -132,7 +135,7 @@ func (c *change) proposals(before, after *mirror.Snapshot, found []object.Proble
 	return all
 }
 
-// recordsOf returns the records of a snapshot by the objects that they are made from.
+// recordsOf groups the records of a snapshot by the object that each was made from.
 func recordsOf(s *mirror.Snapshot) map[object.ID][]model.Record {
 	all := map[object.ID][]model.Record{}
 	for _, kind := range model.Kinds() {
@@ -144,7 +147,7 @@ func recordsOf(s *mirror.Snapshot) map[object.ID][]model.Record {
 	return all
 }
 
-// base returns a plan of a snapshot for the proxies of the flags.
+// base plans a snapshot for the proxies of --proxy and --nodes.
 func (p *planning) base(s *mirror.Snapshot) (*plan.Base, error) {
 	nodes, err := p.readNodes()
 	if err != nil {
@@ -153,7 +156,8 @@ func (p *planning) base(s *mirror.Snapshot) (*plan.Base, error) {
 	return baseOf(s, p.from.cluster, nodes)
 }
 
-// baseOf returns a plan of a snapshot for proxies.
+// baseOf plans a snapshot for the given proxies, as the state before a change. cluster is the name of the config
+// cluster.
 func baseOf(s *mirror.Snapshot, cluster string, nodes []view.Node) (*plan.Base, error) {
 	r := resolve.New(nil)
 	planner := plan.New(plan.Settings{Snapshot: r.Step(mirror.Diff(mirror.Empty(), s)).New, Cluster: cluster})
@@ -165,7 +169,7 @@ func baseOf(s *mirror.Snapshot, cluster string, nodes []view.Node) (*plan.Base, 
 	return &plan.Base{Planner: planner, Resolver: r}, nil
 }
 
-// readNodes reads the nodes of --proxy and --nodes.
+// readNodes reads the Envoy nodes of --proxy and --nodes. It is an error if no node is given, or one cannot be parsed.
 func (p *planning) readNodes() (all []view.Node, err error) {
 	for _, path := range p.proxies {
 		raw, err := os.ReadFile(path)

@@ -19,8 +19,9 @@ import (
 
 var errAll = errors.New("an empty selector would delete everything")
 
-// pruneTo adds the deletion of all objects that a selector matches and the change does not put. there are the objects
-// before the change.
+// pruneTo adds to the deleted objects of the change all objects in there whose labels match, except those that are
+// applied. there has the objects before the change. Origins (cluster and source) are ignored in the comparison. Errors:
+// the selector is invalid, or errAll for one without requirements.
 func (c *change) pruneTo(selector string, there []*object.Object) error {
 	matches, err := labels.Parse(selector)
 	if err != nil {
@@ -46,7 +47,8 @@ func (c *change) pruneTo(selector string, there []*object.Object) error {
 	return nil
 }
 
-// pruneLive is pruneTo over the objects of Istio's kinds that the API server has.
+// pruneLive calls pruneTo with the objects of Istio's kinds that the API server has. Errors also report that no
+// kubeconfig is found, or a list fails.
 func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	if !p.at.cluster.Given() {
 		return errors.New("labels are read from the API server of a kubeconfig, and no kubeconfig is found (--kubeconfig)")
@@ -72,8 +74,8 @@ func (p *planning) pruneLive(ctx context.Context, c *change) error {
 	return c.pruneTo(p.prune, there)
 }
 
-// all lists the objects of a kind, of all namespaces, whose labels a selector matches. The list is empty for kinds
-// that the API server does not serve.
+// all returns the objects of a kind in all namespaces whose labels match the selector; none for a kind that the API
+// server does not serve.
 func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string) ([]*object.Object, error) {
 	base, resource, err := k.resource(ctx, in, "")
 	if apiserver.IsStatus(err, http.StatusNotFound) || err == nil && resource == nil {
@@ -90,7 +92,7 @@ func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string)
 	if err := in.API.Do(ctx, http.MethodGet, path, nil, &list); err != nil {
 		return nil, fmt.Errorf("list %s: %w", k.kind, err)
 	}
-	for _, item := range list.Items { // items of a list do not state their kind
+	for _, item := range list.Items { // the API server omits both in the items of a list
 		item["apiVersion"], item["kind"] = list.APIVersion, k.kind
 	}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": list.Items})

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// planFindings returns the refused objects, the risks and the new problems of a plan in the form of analyze. Objects of
-// files have their places.
+// planFindings returns the problems of the planned objects, the risks and the new problems of a report as findings of
+// analyze. Findings about applied objects have the file and line of the object.
 func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
 	locations := map[string]string{}
 	for _, o := range c.put {
@@ -43,5 +43,5 @@ func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
 	return all
 }
 
-// riskTitle returns the meaning of a risk's code; empty: it is the code of a problem.
+// riskTitle returns the title of a risk's code; empty for other codes, which are those of problems.
 func riskTitle(code string) string { return meaning.Titles[meaning.Code(code)] }

@@ -59,8 +59,9 @@ names, does not apply; a warning, that it applies all the same. A problem that s
 	return cmd
 }
 
-// joinedProblems merges the processes' problems without duplicates, errors first and then by object. An empty namespace
-// or severity selects all.
+// joinedProblems merges the problems of all processes without duplicates, errors before warnings and then by object. A
+// namespace selects the problems of its objects and of the Namespace itself. An empty namespace or severity selects
+// all.
 func joinedProblems(answers []answer[[]inspect.Problem], namespace string, severity problem.Severity) []inspect.Problem {
 	all := []inspect.Problem{}
 	for _, a := range answers {
@@ -81,7 +82,7 @@ func joinedProblems(answers []answer[[]inspect.Problem], namespace string, sever
 	})
 }
 
-// problemRows returns problems for all formats.
+// problemRows returns the result of the command for every output format.
 func problemRows(all []inspect.Problem) rows {
 	r := rows{value: all, table: func(w io.Writer, wide bool) error { return problemsTable(w, all, wide) },
 		next: nextIs("which proxies are in sync", "proxy-status")}

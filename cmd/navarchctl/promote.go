@@ -34,8 +34,9 @@ func (e *etcd) promote() *cobra.Command {
 		}}
 }
 
-// promote promotes the revision of a store, and returns the previously promoted one; empty: none. A revision without a
-// head is refused, if this user may read the head.
+// promote promotes the revision of a store, so its leader writes to Kubernetes. It returns the previously promoted
+// revision; empty: there was none. A revision whose control plane has never led is refused, unless the user of etcd may
+// not read that.
 func promote(ctx context.Context, store *kv.Store) (before string, err error) {
 	switch led, err := store.Led(ctx); {
 	case errors.Is(err, kv.ErrForbidden):

@@ -14,8 +14,9 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// recordedStatus prints the sums of the replicas' records, once or with --watch until the context ends. It returns the
-// number of proxies that refuse something.
+// recordedStatus prints the sums that the replicas recorded in etcd, once or with --watch until the context ends. It
+// returns the number of proxies with a refused or withheld resource; 0 after --watch. Errors: --namespace is set, the
+// control plane lacks the API, or no replica answers.
 func (t *target) recordedStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
 	if t.namespace != "" {
 		return 0, errors.New("--recorded: sums are of all namespaces; leave --namespace out")
@@ -45,7 +46,7 @@ func (t *target) recordedStatus(cmd *cobra.Command, f *fleetFlags, format output
 	}
 }
 
-// recordedTable prints one line for each replica, and the sums of those that have not stopped.
+// recordedTable prints the sums of the replicas that have not stopped, and then one line for each replica.
 func recordedTable(w io.Writer, a fleetapi.Answer[fleetapi.RecordedSums]) error {
 	rows := [][]string{{"REPLICA", "STATE", "AGE", "IN SYNC", "BEHIND", "REFUSING"}}
 	for i := range a.Items {
@@ -63,12 +64,12 @@ func recordedTable(w io.Writer, a fleetapi.Answer[fleetapi.RecordedSums]) error 
 	return show.Table(w, rows)
 }
 
-// age formats seconds.
+// age formats seconds as a duration, without fractions of a second.
 func age(seconds float64) string {
 	return (time.Duration(seconds) * time.Second).String()
 }
 
-// lastWords describes the sums that a missing replica recorded last.
+// lastWords describes the sums that a missing replica recorded last; empty for nil.
 func lastWords(l *fleetapi.Last) string {
 	if l == nil {
 		return ""

@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// remoteSecret has the options of create-remote-secret. Flags and output are those of istioctl create-remote-secret.
+// remoteSecret has the flags of create-remote-secret. Their names and the output are those of istioctl
+// create-remote-secret.
 type remoteSecret struct {
 	cluster                                      cluster.Flags
 	name, namespace, account, server, secretName string
@@ -69,14 +70,16 @@ system namespace of the config cluster. It writes to no cluster: a token Secret 
 	return cmd
 }
 
-// tokenSecret is the used part of a token Secret.
+// tokenSecret decodes a Secret with the token of a service account.
 type tokenSecret struct {
 	Type     string
 	Metadata struct{ Annotations map[string]string }
 	Data     map[string][]byte
 }
 
-// read makes the Secret as YAML.
+// read returns the Secret with a kubeconfig as YAML. It reads the token Secret of the service account and, without
+// --name, the namespace kube-system from the API server. Errors: one of them cannot be read, the Secret is of another
+// type or service account, or has no token yet, or the name of the cluster is invalid.
 func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, error) {
 	if r.name == "" {
 		var system struct{ Metadata struct{ UID string } }
@@ -117,7 +120,8 @@ func (r remoteSecret) read(ctx context.Context, api *apiserver.Client) (string, 
 	return string(text), err
 }
 
-// kubeconfigOf makes a kubeconfig with inline data. The error reports that navarchd would refuse it.
+// kubeconfigOf returns a kubeconfig in YAML that contains the CA and the token. The error reports that navarchd would
+// refuse the kubeconfig.
 func (r remoteSecret) kubeconfigOf(server string, ca, token []byte) (string, error) {
 	context := map[string]string{"cluster": r.name, "user": r.name}
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Config", "preferences": map[string]any{}, "current-context": r.name,

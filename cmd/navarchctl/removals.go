@@ -20,14 +20,15 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removalsPage lists held removals at every process; a POST request to the leader accepts one.
+// removalsPage is the path at which every process lists held removals: objects that disappeared without a deletion, and
+// stay in effect. A POST request to the leader accepts a removal.
 const removalsPage = "/debug/removals"
 
-// operatorAccount is the chart's service account that may accept removals. For a revision other than the default one
-// the revision is appended.
+// operatorAccount is the chart's service account that may accept removals. Its name ends with -REVISION for a revision
+// other than the default one.
 const operatorAccount = "navarch-operator"
 
-// heldRemovals is the JSON of the page.
+// heldRemovals is the response of removalsPage.
 type heldRemovals struct {
 	Leader string         `json:"leader"`
 	Held   []removal.Hold `json:"held"`
@@ -67,7 +68,8 @@ func listRemovals(at *controlPlane) *cobra.Command {
 	return cmd
 }
 
-// removals merges the held removals that the processes read from etcd.
+// removals returns the held removals that any process lists, without duplicates. It is an error if no process answers;
+// the failure of one of several is a line to warnings.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
 	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
 	if err != nil {
@@ -87,7 +89,8 @@ func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRe
 	return all, nil
 }
 
-// write prints removals as a table; wide adds the cluster and the source.
+// write prints a table of the removals, and below it the names of the objects of each. wide adds the cluster and the
+// source.
 func (r heldRemovals) write(w io.Writer, wide bool) error {
 	if len(r.Held) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is held")
@@ -167,9 +170,10 @@ right to create its tokens. Where the configuration comes from files, the comman
 	return cmd
 }
 
-// token returns the operator's token for the leader; empty: the request is authorised by the machine. The token is sent
-// to Pods through the API server, which knows it. It is sent to --server only on this machine (kubectl port-forward)
-// with a stated kubeconfig, or if it comes from a file for that purpose.
+// token returns the token that identifies the operator to the leader. The token of --token-file has priority, then that
+// of the kubeconfig. The token is empty if no kubeconfig is found, or for --server without --kubeconfig and --context:
+// the leader then accepts requests of its own machine. A kubeconfig's token for a --server on another machine is an
+// error. Pods receive the token through the API server, which knows it.
 func (c *controlPlane) token(ctx context.Context, account, file string, stdin io.Reader) (string, error) {
 	if file != "" {
 		return tokenOf(file, stdin)
@@ -187,7 +191,8 @@ func (c *controlPlane) token(ctx context.Context, account, file string, stdin io
 	return in.Token(ctx, account)
 }
 
-// tokenOf reads the token of a file, or of stdin for "-". Errors name the file.
+// tokenOf reads a token from a file, or from stdin for "-", without white space around it. Errors name the file; an
+// empty file is an error.
 func tokenOf(file string, stdin io.Reader) (string, error) {
 	raw, err := contentOf(file, io.LimitReader(stdin, maxToken))
 	token := strings.TrimSpace(string(raw))
@@ -203,13 +208,14 @@ func tokenOf(file string, stdin io.Reader) (string, error) {
 // maxToken bounds a token on standard input, in bytes.
 const maxToken = 64 << 10
 
-// onThisMachine reports whether an address is a loopback address.
+// onThisMachine reports whether host:port is a loopback address or localhost. It returns false without a port.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// accept sends the request to one process after the other until one is the leader.
+// accept sends the request to accept a removal to one process after the other until the leader answers. It returns the
+// leader's text. Errors: the leader refuses, or no process that answers leads.
 func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// storeRoles are Navarch's roles in an etcd with authentication, in the order of printing.
+// storeRoles lists Navarch's roles in an etcd with authentication, and the users that need them, in the order of
+// printing.
 var storeRoles = []struct {
 	role kv.Role
 	is   string
@@ -36,7 +37,8 @@ func (e *etcd) roles() *cobra.Command {
 		}}
 }
 
-// writeRoles prints the commands that make a mesh's roles for the processes of one revision.
+// writeRoles prints the etcdctl commands that create the roles of a mesh for one revision. An empty revision means the
+// default one. Names of roles end with -REVISION for other revisions. The error is that of w.
 func writeRoles(w io.Writer, mesh, revision string) error {
 	for _, r := range storeRoles {
 		name := string(r.role)
@@ -59,7 +61,8 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 	return nil
 }
 
-// quoted quotes a key for a POSIX shell. An empty end of a range, which means a single key, is omitted.
+// quoted quotes a key for a POSIX shell. An empty key, which etcd uses as the range end of a single key, becomes an
+// empty text.
 func quoted(key string) string {
 	if key == "" {
 		return ""

@@ -17,14 +17,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// snapshotFlag names a report that is read in place of a control plane.
+// snapshotFlag is the flag with the file of a report (bug-report, snapshot save) that is read in place of a control
+// plane.
 const snapshotFlag = "snapshot"
 
-// reportReaders are the commands that work on a report, with the commands below them.
+// reportReaders lists the commands that work on a report. Their subcommands are included.
 var reportReaders = []string{"analyze", "authz", "describe", "explain", "leader", "patches", "plan", "problems", "proxy-config",
 	"proxy-status", "removals list", "test", "version", "who-can", "why"}
 
-// opened is a report that stands for the control plane.
+// opened is a report that replaces the control plane: each of its processes answers HTTP requests in memory.
 type opened struct {
 	file      string
 	report    *report.Report
@@ -33,7 +34,7 @@ type opened struct {
 
 type openedKey struct{}
 
-// openedOf returns the report of --snapshot; nil: the flag is not set.
+// openedOf returns the report of --snapshot; nil if the flag is not set.
 func openedOf(ctx context.Context) *opened {
 	if ctx == nil { // cobra sets no context for the completion of a command that does not run
 		return nil
@@ -42,7 +43,7 @@ func openedOf(ctx context.Context) *opened {
 	return o
 }
 
-// now returns the time of the report, or the present time without one.
+// now returns the time at which the report of --snapshot was made; without a report, the present time.
 func now(ctx context.Context) time.Time {
 	if o := openedOf(ctx); o != nil {
 		return o.report.Index.Created
@@ -50,7 +51,8 @@ func now(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// bindSnapshot adds --snapshot to all commands. Commands that do not read a report refuse it.
+// bindSnapshot adds --snapshot to all commands. Before a command runs, the report is opened and stored in the context
+// of the command. Commands outside of reportReaders refuse the flag.
 func bindSnapshot(root *cobra.Command) {
 	root.PersistentFlags().String(snapshotFlag, "",
 		"A file of bug-report or of snapshot save, which is read in place of a control plane.")
@@ -74,7 +76,7 @@ func bindSnapshot(root *cobra.Command) {
 	}
 }
 
-// readsReports returns an error unless a command works on a report with the flags that are set.
+// readsReports returns an error if the command does not work on a report, or a flag is set that selects another source.
 func readsReports(cmd *cobra.Command) error {
 	name := commandName(cmd)
 	if !slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") }) {
@@ -89,7 +91,7 @@ func readsReports(cmd *cobra.Command) error {
 	return nil
 }
 
-// openReport reads a report.
+// openReport reads a report from a file. A report without processes is an error. Errors name flag and file.
 func openReport(file string) (*opened, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -106,7 +108,8 @@ func openReport(file string) (*opened, error) {
 	return &opened{file, r, replay.New(r)}, nil
 }
 
-// remarks returns lines that every reader of the report has to know.
+// remarks returns the lines that each command prints first: file and time of the report, another version, and missing
+// replicas.
 func (o *opened) remarks() (lines []string) {
 	i := o.report.Index
 	lines = append(lines, fmt.Sprintf("note: from the report %s of %s", o.file, i.Created.Format(time.RFC3339)))
@@ -120,7 +123,7 @@ func (o *opened) remarks() (lines []string) {
 	return lines
 }
 
-// pages returns the processes of the report. everyRole includes those that serve no proxies.
+// pages returns the processes of the report that serve proxies; with everyRole, all processes.
 func (o *opened) pages(everyRole bool) (all []page) {
 	for _, p := range o.processes {
 		if p.Serves || everyRole {
@@ -131,7 +134,8 @@ func (o *opened) pages(everyRole bool) (all []page) {
 	return all
 }
 
-// workload returns the first proxy of a workload by name.
+// workload returns the name (NAME.NAMESPACE) of the alphabetically first proxy of a workload. The error means that the
+// report has no such proxy.
 func (o *opened) workload(namespace, name string) (string, error) {
 	found := ""
 	for _, p := range o.report.Processes {

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// source selects the origin of a dump: a control plane, an Envoy, or a file.
+// source has the flags that select the origin of a configuration dump: a control plane, an Envoy, or a file.
 type source struct {
 	target
 	envoy, file string
@@ -34,7 +34,8 @@ func (s *source) bind(cmd *cobra.Command) {
 	}
 }
 
-// read reads the dump. args may name the proxy of a server.
+// read reads the dump of one proxy. types limits it to some types. args has the name of the proxy for a control plane,
+// and is empty for --envoy and --file. Errors: flags and args do not fit together, or the origin cannot be read.
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
 	switch {
@@ -55,6 +56,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types
 	return s.fromServer(ctx, args[0], types)
 }
 
+// fromServer reads the dump from the replica that the proxy is connected to.
 func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) (*dump.Dump, error) {
 	proxy, err := s.resolve(ctx, name)
 	if err != nil {
@@ -76,6 +78,7 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 	return d, nil
 }
 
+// fromEnvoy reads the dump of Envoy's admin interface and, if types includes endpoints, also /clusters.
 func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, error) {
 	raw, err := admin(s.envoy).get(ctx, "/config_dump?include_eds")
 	if err != nil {
@@ -99,7 +102,8 @@ func (s *source) fromEnvoy(ctx context.Context, types []xds.Type) (*dump.Dump, e
 	return d, nil
 }
 
-// fromFile reads a file. A missing section is an error, since an empty table would look like the proxy's state.
+// fromFile reads a dump from a file. If one type is requested and the file lacks its section, this is an error: an
+// empty table would look like the proxy's state.
 func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error) {
 	raw, err := contentOf(s.file, stdin)
 	if err != nil {
@@ -122,7 +126,7 @@ func (s *source) fromFile(stdin io.Reader, types []xds.Type) (*dump.Dump, error)
 	return d, nil
 }
 
-// contentOf reads a file, or stdin for "-".
+// contentOf returns the content of a file, or of stdin for "-".
 func contentOf(file string, stdin io.Reader) ([]byte, error) {
 	if file == files.Stdin {
 		return io.ReadAll(stdin)

@@ -78,7 +78,8 @@ With a name the lines below the table say which resources these are, which objec
 	return cmd
 }
 
-// proxyStatus prints the fleet's status, or that of one proxy. It returns the number of proxies that refuse something.
+// proxyStatus prints the status of the fleet, or of the one proxy that args names. bad is the number of proxies with a
+// refused or withheld resource.
 func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
 	switch {
 	case len(args) == 1 && fleet.used(cmd):
@@ -90,13 +91,14 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 	if len(args) == 0 && (format.forPeople() || format == nameFormat || fleet.used(cmd)) {
 		bad, err = t.fleetStatus(cmd, fleet, format)
 	}
-	if (errors.Is(err, errNoAPI) || errors.Is(err, errAskEach)) && !fleet.used(cmd) { // an older version, or during an upgrade
+	if (errors.Is(err, errNoAPI) || errors.Is(err, errAskEach)) && !fleet.used(cmd) { // replicas of an older version
 		return t.printStatus(cmd, args, format)
 	}
 	return bad, err
 }
 
-// printStatus prints the proxies of the replicas' older pages. It returns the number of those that refuse something.
+// printStatus prints the status that the replicas list at /debug/syncz, which older versions have, too. bad is the
+// number of proxies with a refused or withheld resource.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
 	all, err := t.status(cmd, args)
 	if err != nil {
@@ -109,7 +111,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	if err = format.write(cmd, r); err == nil && format.forPeople() {
 		err = t.warnOfRemovals(cmd)
 	}
-	if len(t.missing) > 0 { // their proxies may be missing above
+	if len(t.missing) > 0 { // their proxies may be missing in the table
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
 			len(t.missing), len(t.missing)+t.answered(), show.Printable(strings.Join(t.missing, ", ")))
 	}
@@ -119,7 +121,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	return len(faulty(all)), err
 }
 
-// statusNext prints the command that says more about the proxies.
+// statusNext suggests the next command. one reports that a single proxy was requested.
 func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) {
 	bad := faulty(all)
 	switch {
@@ -132,7 +134,8 @@ func statusNext(cmd *cobra.Command, all []proxyStatus, one bool, format output) 
 	}
 }
 
-// warnOfRemovals prints a warning about held removals, as far as the replicas report them: older ones do not.
+// warnOfRemovals prints a warning if objects disappeared without a deletion and are held. It ignores failed requests:
+// replicas of older versions do not list held removals. The error is that of standard error.
 func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	held, err := anyOf[heldRemovals](cmd.Context(), &t.controlPlane, removalsPage) // every process knows them
 	if err != nil || len(held.Held) == 0 {
@@ -147,7 +150,8 @@ func (t *target) warnOfRemovals(cmd *cobra.Command) error {
 	return err
 }
 
-// status reads the selected proxies of /debug/syncz.
+// status reads the proxies of /debug/syncz from all replicas, sorted by name. It returns those with the name in args,
+// or those in the namespace of --namespace. It is an error if a named proxy is not connected.
 func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
 	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
 	if err != nil {
@@ -181,10 +185,10 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 	return kept, nil
 }
 
-// proxyStatus is one proxy of /debug/syncz.
+// proxyStatus is one proxy in /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
-	replica  string      // the reporting replica; empty: the request named its address
+	replica  string      // the replica that reported the proxy; empty for --server
 	Proxy    string      `json:"proxy"`
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
@@ -192,8 +196,9 @@ type proxyStatus struct {
 	types    [xds.NumTypes]inspect.TypeStatus
 }
 
-// UnmarshalJSON also parses cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
-// The error is that of the JSON.
+// UnmarshalJSON decodes a proxy with the fields of each type, such as cluster_sent and cluster_acked. Missing fields
+// are zero; a missing cluster_synced is computed from sent and acked. The error reports JSON that does not decode. raw
+// is copied.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -216,14 +221,15 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 				}
 			}
 		}
-		if !states { // an older replica, during an upgrade, does not state it
+		if !states { // a replica of an older version lacks the field
 			s.Synced = s.Sent != "" && s.Sent == s.Acked
 		}
 	}
 	return nil
 }
 
-// MarshalJSON returns the replica's JSON with the replica's name added. The error is that of the JSON.
+// MarshalJSON returns the JSON that UnmarshalJSON decoded. The field "replica" is added if the replica is known. The
+// error reports JSON that does not decode.
 func (p proxyStatus) MarshalJSON() ([]byte, error) {
 	if p.replica == "" {
 		return p.raw, nil
@@ -324,7 +330,7 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 	return nil
 }
 
-// warmingLines describe since when a proxy warms clusters, and which ones may warm.
+// warmingLines describes since when a proxy has been warming clusters, and which clusters may be among them.
 func warmingLines(warming *inspect.Warming) (lines []string) {
 	if warming.NotRequested {
 		lines = append(lines,
@@ -343,7 +349,7 @@ func warmingLines(warming *inspect.Warming) (lines []string) {
 	return lines
 }
 
-// has returns the part of a line about the version that the proxy has; an empty version means no version.
+// has describes the version of a resource that the proxy uses; empty: it uses none.
 func has(good string) string {
 	if good == "" {
 		return "the proxy has no version"

@@ -24,7 +24,8 @@ func storeCommand() *cobra.Command {
 	return cmd
 }
 
-// with runs one operation on the store.
+// with opens the store, runs one operation on it within the timeout, and closes the store. Errors of all three are
+// returned.
 func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.Context, *kv.Store) error) error {
 	store, err := e.open()
 	if err != nil {
@@ -35,7 +36,7 @@ func (e *etcd) with(ctx context.Context, timeout time.Duration, do func(context.
 	return errors.Join(do(ctx, store), store.Close())
 }
 
-// replaced returns a command that is gone; it refuses to run and names its replacement.
+// replaced returns a hidden command in place of a removed one. It fails with the name of its replacement.
 func replaced(use, by string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: "Gone: " + by + " takes its place",
 		Example: "  " + by, Hidden: true, DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {

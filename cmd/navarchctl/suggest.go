@@ -45,17 +45,17 @@ func suggestCommand() *cobra.Command {
 	return cmd
 }
 
-// suggesting has the flags of suggest sidecar.
+// suggesting contains the flags of suggest sidecar, and its report.
 type suggesting struct {
 	configured
 	live      bool
 	namespace string
 	envoys    []string
-	atLeast   time.Duration
+	atLeast   time.Duration // --for
 	format    output
 
 	usage  []suggest.Usage
-	nodes  []view.Node
+	nodes  []view.Node // of the proxies of usage, by index
 	report suggest.Report
 }
 
@@ -129,7 +129,8 @@ func (s *suggesting) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// readUsage reads the usage of all proxies.
+// readUsage reads the usage of all proxies. A file that cannot be opened or an address that does not answer is an
+// error. A stream or a Pod that cannot be read is added to the report.
 func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Reader) error {
 	for _, path := range args {
 		in := stdin
@@ -170,7 +171,7 @@ func (s *suggesting) readUsage(ctx context.Context, args []string, stdin io.Read
 	return nil
 }
 
-// pod reads the usage of a Pod's proxy.
+// pod reads the usage of a Pod's proxy, and closes the Pod. A failure is added to the report.
 func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)
@@ -188,11 +189,12 @@ func (s *suggesting) pod(ctx context.Context, pod *cluster.Pod) {
 	s.answers(pod.String(), io.MultiReader(both...))
 }
 
+// unread adds a source that could not be read to the report.
 func (s *suggesting) unread(from string, err error) {
 	s.report.Unread = append(s.report.Unread, compare.Unread{Dump: from, Reason: err.Error()})
 }
 
-// answers adds the usage of the proxies in a stream. Gateways are left out: no Sidecar is for them.
+// answers adds the usage of the sidecars in a stream. Gateways are omitted, because Sidecars do not apply to them.
 func (s *suggesting) answers(from string, in io.Reader) {
 	err := suggest.Answers(in, func(raw json.RawMessage, u suggest.Usage) error {
 		node, err := s.parseNode("/server_info: node", raw)
@@ -211,7 +213,7 @@ func (s *suggesting) answers(from string, in io.Reader) {
 	}
 }
 
-// suggest makes the suggestions, and the plan of those that save something.
+// suggest adds the suggestions to the report, and the plan of those that save something.
 func (s *suggesting) suggest(ctx context.Context, events []object.Event, before *mirror.Snapshot) error {
 	resolved, _ := resolve.Snapshot(before)
 	s.report.SchemaVersion = 1
@@ -249,7 +251,8 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 	return nil
 }
 
-// with returns the suggested Sidecars, and the snapshot with them and its problems.
+// with adds the suggested Sidecars to the configuration. It returns the Sidecars, the snapshot of the result, and the
+// problems of that snapshot.
 func (s *suggesting) with(events []object.Event) (objects []*object.Object, after *mirror.Snapshot, found []object.Problem, err error) {
 	for _, entry := range s.report.Suggestions {
 		if entry.Sidecar == nil {
@@ -268,11 +271,11 @@ func (s *suggesting) with(events []object.Event) (objects []*object.Object, afte
 	return objects, after, found, err
 }
 
-// mostMeasured is the number of proxies of a namespace whose savings are measured.
+// mostMeasured bounds the proxies of a namespace whose savings are measured.
 const mostMeasured = 8
 
-// savings measures what each Sidecar saves the proxy that saves most, of the first ones of its namespace. A Sidecar
-// that saves nothing is dropped.
+// savings measures the first mostMeasured proxies of each suggestion with and without its Sidecar, and records the
+// largest saving. It drops a Sidecar that saves no bytes.
 func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	after, _ = resolve.Snapshot(after)
 	with := plan.New(plan.Settings{Snapshot: after, Cluster: s.cluster})
@@ -309,7 +312,7 @@ func (s *suggesting) savings(before, after *mirror.Snapshot) error {
 	return nil
 }
 
-// sizeOf returns how many clusters a proxy has in a plan, and the bytes of all of its resources.
+// bytesOf returns the number of clusters that a proxy has in a plan, and the bytes of all its resources.
 func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, err error) {
 	proxy, err := join(planner, node)
 	if err != nil {
@@ -325,7 +328,7 @@ func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, e
 	return len(all[xds.Cluster]), size, nil
 }
 
-// configOf returns the part of a snapshot that decides what Sidecars import.
+// configOf returns the part of a snapshot that suggest.Sidecars reads.
 func configOf(s *mirror.Snapshot) suggest.Config {
 	c := suggest.Config{Root: s.Mesh().Spec.GetRootNamespace()}
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -369,7 +372,7 @@ func (s *suggesting) text(w io.Writer) error {
 	return show.ChangeOf(s.report.Plan, false).Text(w)
 }
 
-// sidecarYAML prints the Sidecars as YAML documents, with the hosts that are lost as comments.
+// sidecarYAML prints the Sidecars as YAML documents. Comments name the unused hosts that a VirtualService routes to.
 func sidecarYAML(w io.Writer, all []suggest.Entry) error {
 	for _, e := range all {
 		if e.Sidecar == nil {

@@ -31,8 +31,7 @@ revision when their Pods are created again after the tag was set to it. These ar
 	return cmd
 }
 
-// openTags returns the tags of the cluster that the flags select.
-// tagFlags select the cluster of the tags.
+// tagFlags selects the cluster of the tags.
 type tagFlags struct{ cluster.Flags }
 
 // names lists the tags.
@@ -48,6 +47,7 @@ func (in *tagFlags) names(ctx context.Context, _ *cobra.Command, _ []string) (na
 	return names, err
 }
 
+// openTags returns the tags of the cluster that the flags select.
 func openTags(in *tagFlags) (tags.Tags, error) {
 	c, err := in.Open()
 	if err != nil {
@@ -56,7 +56,7 @@ func openTags(in *tagFlags) (tags.Tags, error) {
 	return tags.Tags{API: c.API, Namespace: c.Namespace}, nil
 }
 
-// tagSetCommand sets a tag, or prints its configuration (generate).
+// tagSetCommand returns the command with the name: set changes a tag, and generate prints its configuration.
 func tagSetCommand(in *tagFlags, name string) *cobra.Command {
 	var (
 		revision  string
@@ -170,10 +170,11 @@ func tagRemoveCommand(in *tagFlags) *cobra.Command {
 	return cmd
 }
 
-// errNotConfirmed ends a command without confirmation.
+// errNotConfirmed means that the user did not type the confirmation.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
-// confirmed requires a word as confirmation unless yes: the same command cannot undo the next step.
+// confirmed asks the user to type a word before a step that cannot be undone. With yes it does not ask. Any other input
+// returns errNotConfirmed.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

@@ -19,12 +19,12 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// testFile is a file of cases.
+// testFile is the content of a file of cases.
 type testFile struct {
 	Cases []testCase `json:"cases"`
 }
 
-// testCase is a request with its expected fate.
+// testCase is one request with its expected outcome. Either From or To is stated.
 type testCase struct {
 	Name    string      `json:"name"`
 	From    string      `json:"from"` // the proxy of the client
@@ -43,12 +43,13 @@ type testRequest struct {
 	Claims   map[string]any    `json:"claims"`   // of a token in the header authorization
 }
 
-// testWant has what is expected; fields that are not stated are not compared.
+// testWant contains the expected values. Fields that are not stated are not compared.
 type testWant struct {
 	Outcome string `json:"outcome"`
-	// Status is the status of the proxy's own answer, or 503 if no endpoint can receive the request.
+	// Status is the HTTP status that the proxy itself answers: also 503 if no destination of the route can receive the
+	// request.
 	Status int `json:"status"`
-	// Clusters are all clusters that may receive the request, in any order; Cluster is the only one.
+	// Clusters are all clusters that may receive the request, in any order. Cluster states a single cluster.
 	Cluster  string   `json:"cluster"`
 	Clusters []string `json:"clusters"`
 	Policy   string   `json:"policy"`
@@ -58,16 +59,16 @@ type testWant struct {
 type tested struct {
 	Name string `json:"name"`
 	Pass bool   `json:"pass"`
-	// Why lists the differences.
+	// Why lists the differences; empty if the case passes.
 	Why     []string `json:"why,omitempty"`
 	Summary string   `json:"summary"`
 }
 
-// caseRunner has the options of test.
+// caseRunner contains the options of test.
 type caseRunner struct {
 	walks
 	format output
-	known  map[string]*subject
+	known  map[string]*subject // proxies that were read, by name
 }
 
 func testCommand() *cobra.Command {
@@ -132,7 +133,8 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 	return nil
 }
 
-// one runs a case.
+// one runs a case. The error means that the case is invalid, or its proxy cannot be read; differences are part of the
+// result.
 func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
 	if (c.From == "") == (c.To == "") && !q.local() {
 		return tested{}, errors.New("want from or to: the proxy of the client or of the server")
@@ -164,7 +166,7 @@ func (q *caseRunner) one(cmd *cobra.Command, c testCase) (tested, error) {
 	return out, nil
 }
 
-// check returns an error for a case that expects nothing, or an outcome that does not exist.
+// check returns an error for expectations that are empty, contradict each other, or name an unknown outcome.
 func (w testWant) check() error {
 	if w.Outcome == "" && w.Status == 0 && w.Cluster == "" && len(w.Clusters) == 0 && w.Policy == "" {
 		return errors.New("want: outcome, status, cluster, clusters or policy has to be stated")
@@ -206,7 +208,7 @@ func (t testRequest) walk() (walk.Request, error) {
 	return r, nil
 }
 
-// differences lists what of a walk is not as expected.
+// differences lists the fields of a walk that differ from the expected values.
 func (w testWant) differences(r walk.Result) (all []string) {
 	differ := func(field string, got, want any) {
 		all = append(all, fmt.Sprintf("%s %v, want %v", field, got, want))
@@ -236,7 +238,8 @@ func (w testWant) differences(r walk.Result) (all []string) {
 	return all
 }
 
-// answeredStatus returns the status that a proxy answers itself: also 503 where no destination can receive the request.
+// answeredStatus returns the HTTP status that the proxy itself answers: 503 if no destination can receive the request,
+// and 0 if the status is that of the destination.
 func answeredStatus(r walk.Result) int {
 	if r.Outcome != walk.Forwarded || r.TCP {
 		return r.Status
@@ -249,7 +252,7 @@ func answeredStatus(r walk.Result) int {
 	return http.StatusServiceUnavailable
 }
 
-// print prints the cases; names are those of the cases that failed.
+// print prints the cases. With -o name it prints the names of the failed cases.
 func (q *caseRunner) print(cmd *cobra.Command, all []tested, failed int) error {
 	if q.format == "junit" {
 		return printJUnit(cmd.OutOrStdout(), all, failed)
@@ -263,7 +266,8 @@ func (q *caseRunner) print(cmd *cobra.Command, all []tested, failed int) error {
 	return q.format.write(cmd, r)
 }
 
-// casesTable prints a line for each case, and the reasons of those that failed; wide, also the summary of the others.
+// casesTable prints a line for each case, with the differences of a failed case. If wide is set, it also prints the
+// summaries of the other cases.
 func casesTable(w io.Writer, all []tested, failed int, wide bool) error {
 	for _, t := range all {
 		switch {
@@ -280,7 +284,7 @@ func casesTable(w io.Writer, all []tested, failed int, wide bool) error {
 	return err
 }
 
-// The elements of a report in JUnit's format.
+// junitSuite is the root element of a report in JUnit's format.
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
 	Name     string      `xml:"name,attr"`

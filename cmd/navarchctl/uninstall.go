@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// uninstall has the options of `navarchctl uninstall`.
+// uninstall contains the options of `navarchctl uninstall`.
 type uninstall struct {
 	in     cluster.Flags
 	purge  bool
@@ -23,7 +23,7 @@ type uninstall struct {
 	crds   bool
 	named  []string // definitions to delete with their objects
 	found  remains.Cluster
-	gone   []remains.Object // kept objects that are deleted
+	gone   []remains.Object // objects that the chart keeps and --purge deletes
 	notice io.Writer
 }
 
@@ -98,7 +98,8 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 	return u.found.Delete(ctx, u.gone, said)
 }
 
-// keeps lists what uninstalling the chart keeps, and with --purge decides what of it is deleted.
+// keeps lists the objects that uninstalling the chart keeps. With --purge it stores those to delete in gone, and
+// returns an error while the control plane runs. A definition of --crd that does not exist is an error.
 func (u *uninstall) keeps(ctx context.Context) error {
 	kept, err := u.found.Kept(ctx)
 	if err != nil {
@@ -139,7 +140,7 @@ func (u *uninstall) keeps(ctx context.Context) error {
 	return u.list("Kept:", stays)
 }
 
-// list prints objects under a heading; an empty list prints nothing.
+// list prints objects under a heading; nothing for an empty list.
 func (u *uninstall) list(heading string, all []remains.Object) error {
 	if len(all) == 0 {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// build is a program's version, as /version prints it.
+// build is the version of a program, as /version prints it.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"golang_version,omitempty"`
 	Platform string `json:"platform,omitempty"`
 }
 
-// versions has the versions of client and servers.
+// versions is the output of the command version.
 type versions struct {
 	Client  build          `json:"client"`
 	Server  *build         `json:"server,omitempty"`   // at an address; nil: no answer
@@ -63,6 +63,7 @@ answers, it prints its own and says so.`,
 	return cmd
 }
 
+// versionsOf returns the versions of this program and of the servers. If no server answers, Error says why.
 func versionsOf(ctx context.Context, at *controlPlane, warnings io.Writer) versions {
 	all := versions{Client: build{obs.Version, runtime.Version(), obs.Platform()}}
 	answers, err := gather[build](ctx, at, "/version?output=json", warnings)

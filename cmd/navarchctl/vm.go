@@ -74,11 +74,11 @@ The folder and the token in it are for their owner alone.`,
 	return cmd
 }
 
-// vmSource provides the parts that no flag states.
+// vmSource provides the data that the flags do not state.
 type vmSource interface {
 	group(ctx context.Context, namespace, name string) ([]byte, error) // as JSON or YAML
-	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; empty: it does not exist
-	roots(ctx context.Context, namespace string) ([]byte, error)
+	mesh(ctx context.Context) ([]byte, error)                          // MeshConfig as YAML; empty: not stated
+	roots(ctx context.Context, namespace string) ([]byte, error)       // certificates as PEM
 	token(ctx context.Context, namespace, account string, ttl time.Duration) (string, error)
 	ingress(ctx context.Context) string // empty: unknown
 }
@@ -114,7 +114,7 @@ func (o *vmOptions) configure(ctx context.Context, say io.Writer) error {
 	return writeFiles(o.output, files)
 }
 
-// vmGroup is the used part of a WorkloadGroup.
+// vmGroup contains the fields of a WorkloadGroup that are used.
 type vmGroup struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -126,6 +126,7 @@ type vmGroup struct {
 	spec *networkingv1.WorkloadGroup
 }
 
+// readGroup reads the WorkloadGroup. The result has a name, a namespace, a template and a service account.
 func (o *vmOptions) readGroup(ctx context.Context, source vmSource) (*vmGroup, error) {
 	var text []byte
 	var err error
@@ -158,13 +159,14 @@ func (o *vmOptions) readGroup(ctx context.Context, source vmSource) (*vmGroup, e
 	return g, nil
 }
 
-// vmFile is one file; secret: readable by its owner alone.
+// vmFile is one file. Only its owner can read a secret file.
 type vmFile struct {
 	name, text string
 	secret     bool
 }
 
-// files returns all files of a machine, in the order of writing: the token last.
+// files returns all files of a machine, in the order of writing: the token is last. It prints a note if no address of
+// the control plane is known.
 func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say io.Writer) ([]vmFile, error) {
 	mesh, err := source.mesh(ctx)
 	if err != nil {
@@ -198,7 +200,7 @@ func (o *vmOptions) files(ctx context.Context, source vmSource, g *vmGroup, say 
 		{name: "hosts", text: hosts}, {name: "istio-token", text: token, secret: true}}, nil
 }
 
-// writeFiles creates the folder, and replaces the content and mode of existing files.
+// writeFiles creates the folder with mode 0700, and replaces existing files of the same names.
 func writeFiles(dir string, files []vmFile) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -230,15 +232,16 @@ func writeFiles(dir string, files []vmFile) error {
 	return nil
 }
 
-// revisioned reports whether names include the revision, as in istioctl.
+// revisioned reports whether a revision other than the default one is stated. istioctl then states the address of the
+// CA, too.
 func (o *vmOptions) revisioned() bool { return o.revision != "" && o.revision != "default" }
 
-// host returns the control plane's host name.
+// host returns the control plane's DNS name, which contains the revision unless it is the default one.
 func (o *vmOptions) host() string {
 	return inject.NameOf("istiod", o.revision) + "." + o.system + ".svc"
 }
 
-// shellWord quotes a word for a POSIX shell where that is needed.
+// shellWord returns a word for a POSIX shell, quoted if necessary.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.,:/@%+=", r))
@@ -248,7 +251,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
 }
 
-// environment returns cluster.env: the mesh's proxyMetadata, and istioctl's additions.
+// environment returns cluster.env: the proxy's proxyMetadata, overridden by the variables that istioctl writes.
 func (o *vmOptions) environment(g *vmGroup, proxy map[string]any) string {
 	ports := make([]string, 0, len(g.spec.Template.Ports))
 	for _, name := range slices.Sorted(maps.Keys(g.spec.Template.Ports)) {

@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// proxyConfig returns the defaultConfig of mesh.yaml: the mesh's, overridden by the group's annotation
-// proxy.istio.io/config, and istioctl's additions (istioctl/pkg/workload, createMeshConfig).
+// proxyConfig returns the defaultConfig of mesh.yaml. The annotations proxy.istio.io/config of the WorkloadGroup, and
+// then of its template, override the mesh's defaultConfig. The proxyMetadata of all three are merged, and the values
+// that istioctl adds override them (istioctl/pkg/workload, createMeshConfig).
 func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, error) {
 	var mesh struct {
 		DefaultConfig map[string]any `json:"defaultConfig"`
@@ -56,8 +57,8 @@ func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, er
 	return proxy, nil
 }
 
-// addMetadata adds the group's metadata for the agent's environment. It derives the labels of the canonical service as
-// pkg/kube/labels of istio.io/istio does.
+// addMetadata adds the agent's variables for the group to into. It derives the labels of the canonical service like
+// pkg/kube/labels of istio.io/istio.
 func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain string, meshID any) error {
 	labels := maps.Clone(g.spec.GetMetadata().GetLabels())
 	if labels == nil {

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
+// source returns the source that the flags select: the cluster if a kubeconfig is stated, else the data directory.
 func (o *vmOptions) source() (vmSource, error) {
 	if o.kubeconfig == "" {
 		return vmFiles{o}, nil
@@ -67,7 +68,7 @@ func (c vmCluster) group(ctx context.Context, namespace, name string) ([]byte, e
 		url.PathEscape(namespace)+"/workloadgroups/"+url.PathEscape(name), apiserver.MaxAnswer)
 }
 
-// configMap reads one key of a ConfigMap.
+// configMap reads one key of a ConfigMap. A missing key is an error.
 func (c vmCluster) configMap(ctx context.Context, namespace, name, key string) ([]byte, error) {
 	var m struct {
 		Data map[string]string `json:"data"`
@@ -106,6 +107,8 @@ func (c vmCluster) token(ctx context.Context, namespace, account string, ttl tim
 	return answer.Status.Token, nil
 }
 
+// ingress returns the first IP address of the Service's load balancer, else its first external IP; empty if neither is
+// known.
 func (c vmCluster) ingress(ctx context.Context) string {
 	name, namespace, _ := strings.Cut(c.ingressService, ".")
 	if namespace == "" {

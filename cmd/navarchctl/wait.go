@@ -21,12 +21,12 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// waiter waits until something is delivered.
+// waiter waits until proxies have acknowledged an object or a revision.
 type waiter struct {
 	controlPlane
 	namespace  string
-	revision   int64
-	generation int64
+	revision   int64 // of the store; 0: an object is awaited
+	generation int64 // --generation; 0: that at the API server
 	condition  string
 	timeout    time.Duration
 	format     output
@@ -36,11 +36,11 @@ type waiter struct {
 type awaited struct {
 	kind            kindName
 	namespace, name string
-	generation      int64 // that has to be delivered; 0: what the leader has read
-	revision        int64 // of the store; 0: the leader has to say
+	generation      int64 // generation to deliver; 0: the one that the leader has read
+	revision        int64 // of the store; 0: requested from the leader
 }
 
-// String returns what is awaited, for messages.
+// String returns the object or the revision, for messages.
 func (a awaited) String() string {
 	if a.name == "" {
 		return "revision " + strconv.FormatInt(a.revision, 10)
@@ -48,7 +48,7 @@ func (a awaited) String() string {
 	return a.object()
 }
 
-// object returns the object in the API's form; empty: it is a revision.
+// object returns "KIND NAMESPACE/NAME", or "KIND NAME" without a namespace; empty for a revision.
 func (a awaited) object() string {
 	switch {
 	case a.name == "":
@@ -118,7 +118,7 @@ func (w *waiter) bind(cmd *cobra.Command) {
 	w.format.bindRows(cmd)
 }
 
-// parse returns what is awaited by arguments and flags. Errors name them.
+// parse returns the object or revision that arguments and flags name. Errors name the argument or flag.
 func (w *waiter) parse(args []string) (on awaited, err error) {
 	if len(args) == 0 {
 		if w.revision <= 0 {
@@ -150,7 +150,7 @@ func (w *waiter) parse(args []string) (on awaited, err error) {
 	return on, nil
 }
 
-// read returns the object's generation at the API server; 0 without a kubeconfig.
+// read returns the object's generation at the API server. It returns 0 without a kubeconfig, or with --server.
 func (w *waiter) read(ctx context.Context, on awaited) (int64, error) {
 	if w.server != "" || !w.cluster.Given() {
 		return 0, nil
@@ -170,15 +170,18 @@ func (w *waiter) read(ctx context.Context, on awaited) (int64, error) {
 	return found.Metadata.Generation, nil
 }
 
-// Times of a wait: of one request to the replicas, of one to the leader (which may hang while another process becomes
-// the leader), and between two requests.
+// Times of a wait. One request to the replicas lasts at most longestPoll. One request to the leader lasts at most
+// pollOfLeader, because it may hang while another process becomes the leader. betweenAsks is the pause between two
+// requests.
 const (
 	longestPoll  = 20 * time.Second
 	pollOfLeader = 3 * time.Second
 	betweenAsks  = 250 * time.Millisecond
 )
 
-// wait waits until ctx ends, and prints the result. The error is why the wait failed.
+// wait waits until all affected proxies have acknowledged, or ctx ends, and prints the result. Errors: the leader has
+// not stored the object in time, not all proxies have acknowledged, a proxy refuses the change, or the object has
+// errors.
 func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error {
 	began := time.Now()
 	var problems []string
@@ -208,7 +211,7 @@ func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error
 	return nil
 }
 
-// print prints the result of a wait.
+// print prints the result of a wait. answer has one item.
 func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string,
 	took time.Duration) error {
 	r := rows{value: answer, names: []string{objectName(on.object())}, next: nextIs("which proxies are in sync", "proxy-status"),
@@ -220,8 +223,8 @@ func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fl
 	return w.format.write(cmd, r)
 }
 
-// stored asks the leader for the store's revision of an object, until it has stored it. It asks all processes, of which
-// one leads; a change of the leader only takes time.
+// stored requests the store's revision of an object from the leader, until the leader has stored the generation or ctx
+// ends. A change of the leader delays the result. Errors: errSeveral, or the reason why there is no revision yet.
 func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err error) {
 	q := url.Values{"kind": {on.kind.kind}, "group": {on.kind.group}, "namespace": {on.namespace}, "name": {on.name},
 		"generation": {strconv.FormatInt(on.generation, 10)}}
@@ -252,7 +255,9 @@ var (
 	errLeader  = errors.New("no process that answers leads the ingesters: --server takes several addresses, and navarchctl leader names it")
 )
 
-// leaders returns the leader's answer. All processes are asked at once; those that do not lead answer at once.
+// leaders sends a request to all processes concurrently, and returns the answer of the leader. The other processes
+// answer without waiting. Errors: errSeveral if two processes lead, else the last failure of a process, or errLeader if
+// all answer and none leads.
 func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, err error) {
 	pages, err := w.pages(ctx)
 	if err != nil {
@@ -273,7 +278,7 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 		}()
 	}
 	err = errLeader
-	var late <-chan time.Time // nil while the leader may be among those that have not answered
+	var late <-chan time.Time // nil until a leader has answered
 	for waits := len(pages); waits > 0; waits-- {
 		select {
 		case r := <-results:
@@ -292,7 +297,7 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 			waits = 1
 		}
 		if s.Leads && late == nil {
-			late = time.After(betweenAsks) // another control plane's leader
+			late = time.After(betweenAsks) // the leader of another control plane may answer, too
 		}
 	}
 	if s.Leads {
@@ -301,8 +306,9 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 	return s, err
 }
 
-// delivered asks any replica how far all are, until everything is acknowledged or ctx ends. A replica that goes away
-// only takes time: the next one is asked, and the proxies of the first connect elsewhere.
+// delivered requests the state of the delivery from any replica, until all proxies have acknowledged or ctx ends. It
+// returns the last answer; the error means that there was no answer. If a replica goes away, the next one is asked, and
+// the proxies of the first connect to other replicas.
 func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answer[fleetapi.Delivery], err error) {
 	q := url.Values{"revision": {strconv.FormatInt(on.revision, 10)}}
 	if object := on.object(); object != "" {
@@ -329,8 +335,9 @@ func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answe
 	}
 }
 
-// beyond returns a context for one request of a wait. It outlasts the time of the wait, because the last answer names
-// the proxies that are missing. It ends when the command is interrupted.
+// beyond returns a context of length d for one request of a wait. It continues after the deadline of ctx, because the
+// last answer names the proxies that have not acknowledged. It ends when ctx is cancelled. The caller calls the
+// function.
 func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	stop := context.AfterFunc(ctx, func() {
@@ -341,8 +348,8 @@ func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	return asking, func() { stop(); cancel() }
 }
 
-// again pauses between two requests, and finds the processes again, since some may have come or gone. The error is the
-// context's.
+// again pauses between two requests, and makes the next one find the processes again, because Pods may have come or
+// gone. The error is that of ctx.
 func (w *waiter) again(ctx context.Context) error {
 	if w.server == "" {
 		w.close()
@@ -356,7 +363,7 @@ func (w *waiter) again(ctx context.Context) error {
 	}
 }
 
-// poll returns the time that one request may wait.
+// poll returns the time that one request may wait: longestPoll, or less if the deadline of ctx is earlier.
 func poll(ctx context.Context) time.Duration {
 	left := longestPoll
 	if deadline, ok := ctx.Deadline(); ok {

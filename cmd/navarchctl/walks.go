@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// walks reads the configuration of proxies for walks: as it was sent to them, as an Envoy or a file has it, or planned
-// from a folder.
+// walks reads the configuration of the proxies through which a request is followed (a walk). It is the configuration
+// that was sent to a proxy, that an Envoy or a file has, or that is planned from a folder.
 type walks struct {
 	source
 	offline offline
@@ -34,15 +34,15 @@ func (q *walks) bind(cmd *cobra.Command) {
 	}
 }
 
-// subject is a proxy with what a walk reads of it.
+// subject is a proxy with the data that a walk reads.
 type subject struct {
 	walk.Peer
 	held     *walk.Messages
-	accounts []string // SPIFFE IDs of the service accounts that the records have; nil: they are not known
+	accounts []string // SPIFFE IDs of the service accounts in the records; nil: not known
 }
 
-// address sets the address of a connection that states none: the one that listeners have for the host, or that of the
-// workload itself.
+// address sets the address of a request that states none. Outbound, it is the address that the proxy's listeners have
+// for the host; inbound, the first address of the workload. It stays empty if that is not known.
 func (s *subject) address(direction walk.Direction, r *walk.Request) {
 	switch {
 	case r.Address != "":
@@ -56,7 +56,8 @@ func (s *subject) address(direction walk.Direction, r *walk.Request) {
 // local reports whether the configuration is that of one Envoy or file.
 func (q *walks) local() bool { return q.envoy != "" || q.file != "" }
 
-// proxy returns a proxy by its name, or by the file of its dump; without a name the one of --envoy or --file.
+// proxy returns a proxy by its name, by the file of its dump, or with --config-dir by the file of its node. With
+// --envoy or --file it ignores the name, and returns the proxy of these flags.
 func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	if q.offline.configDir != "" {
 		return q.planned(name)
@@ -87,7 +88,7 @@ func (q *walks) proxy(cmd *cobra.Command, name string) (*subject, error) {
 	return s, nil
 }
 
-// planned plans the configuration of a file's node.
+// planned plans the configuration of the folder for the node in a file.
 func (q *walks) planned(file string) (*subject, error) {
 	if file == "" {
 		return nil, errors.New("--config-dir: --from or --to has to name the file of a proxy's node")
@@ -110,7 +111,7 @@ func (q *walks) planned(file string) (*subject, error) {
 	return s, nil
 }
 
-// ofDump returns the resources of a dump that are in use.
+// ofDump returns the resources of a dump that are in use: those that are neither warming nor draining.
 func ofDump(d *dump.Dump) *walk.Messages {
 	out := &walk.Messages{}
 	for _, of := range d.Resources {
@@ -123,7 +124,7 @@ func ofDump(d *dump.Dump) *walk.Messages {
 	return out
 }
 
-// ofSet decodes planned resources.
+// ofSet decodes planned listeners, route configurations, clusters and assignments.
 func ofSet(all inspect.Resources) (*walk.Messages, error) {
 	out := &walk.Messages{}
 	for _, t := range []xds.Type{xds.Listener, xds.Route, xds.Cluster, xds.Endpoint} {
@@ -138,13 +139,13 @@ func ofSet(all inspect.Resources) (*walk.Messages, error) {
 	return out, nil
 }
 
-// client has the flags that describe the client of a request.
+// client contains the flags that describe the client of a request.
 type client struct {
 	headers   []string
-	address   string // of the client
-	principal string
-	token     string // the file of --jwt
-	shows     string
+	address   string // IP address of the client
+	principal string // SPIFFE ID of --identity
+	token     string // file of --jwt
+	shows     string // --client-certificate
 }
 
 func (c *client) bind(cmd *cobra.Command) {
@@ -157,7 +158,7 @@ func (c *client) bind(cmd *cobra.Command) {
 		"The URI, DNS name or subject in a certificate of the client that a gateway's caCertificates accept.")
 }
 
-// apply adds the client to a request.
+// apply sets the client, the time and the headers of a request, whose Headers are not nil.
 func (c *client) apply(cmd *cobra.Command, r *walk.Request) error {
 	r.From, r.Identity, r.Certificate, r.Time = c.address, c.principal, c.shows, time.Now()
 	if c.principal != "" && !strings.HasPrefix(c.principal, "spiffe://") {
@@ -176,7 +177,7 @@ func (c *client) apply(cmd *cobra.Command, r *walk.Request) error {
 	return err
 }
 
-// withHeaders adds headers in the form NAME: VALUE to a request.
+// withHeaders adds headers of the form "NAME: VALUE" to a request; the header host sets :authority.
 func withHeaders(r *walk.Request, headers []string) error {
 	for _, h := range headers {
 		name, value, ok := strings.Cut(h, ":")
@@ -191,7 +192,8 @@ func withHeaders(r *walk.Request, headers []string) error {
 	return nil
 }
 
-// readToken reads a token, or makes one of claims.
+// readToken returns the token in a file, or an unsigned token with the claims in it. Tokens are decoded, but not
+// verified.
 func readToken(file string, stdin io.Reader) (string, error) {
 	raw, err := contentOf(file, stdin)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// webhookCommand prints the configuration by which the API server calls the injector.
+// webhookCommand returns the command that prints the MutatingWebhookConfiguration of an injector.
 func webhookCommand() *cobra.Command {
 	var w inject.Webhooks
 	cmd := &cobra.Command{

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// question has the options of why.
+// question contains the options of why.
 type question struct {
 	walks
 	client
-	from, to string // the proxy of the client, or of the server
-	at       string // the address of the connection
-	flags    string
-	log      string
+	from, to string // names of the proxies of the client and of the server
+	at       string // --address
+	flags    string // --flags
+	log      string // --log
 	format   output
 }
 
@@ -104,7 +104,7 @@ func (q *question) run(cmd *cobra.Command, args []string) error {
 	return q.follow(cmd, request)
 }
 
-// follow follows the request and prints the walk.
+// follow follows the request through one proxy, or through both, and prints the walk.
 func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	if q.from != "" && q.to != "" {
 		return q.between(cmd, request)
@@ -129,7 +129,7 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	return nil
 }
 
-// between follows the request from one proxy to the other.
+// between follows the request from the proxy of the client to that of the server, and prints the result.
 func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	if q.local() {
 		return errors.New("--from and --to together name two proxies: --envoy and --file are of one")
@@ -160,7 +160,8 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	return nil
 }
 
-// printCall prints both walks, and what is between them.
+// printCall prints the walks at both proxies, and the transport security between them. The walk at the server is absent
+// if the request does not get there.
 func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
@@ -188,7 +189,7 @@ func printSteps(w io.Writer, indent string, steps []walk.Step) {
 	}
 }
 
-// printSummary prints the summary, the confidence in it, and the reasons against it.
+// printSummary prints the summary, the confidence in it, and the reasons for doubt.
 func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []string) {
 	fmt.Fprintf(w, "\n%s\nconfidence: %s", show.Printable(summary), level)
 	if len(doubts) > 0 {
@@ -197,14 +198,15 @@ func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []s
 	fmt.Fprintln(w)
 }
 
-// printNext prints the command that says which objects decided.
+// printNext suggests the command that explains which objects decided.
 func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Result) {
 	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() {
 		goesOn(cmd, q.format, "which objects decided", "explain", "--proxy", proxy, name)
 	}
 }
 
-// requestOf reads [METHOD] URL, and the address of the connection.
+// requestOf parses [METHOD] URL. at is IP, IP:PORT or :PORT, and overrides the address and port of the URL; empty: no
+// override. args is not empty.
 func requestOf(args []string, at string) (walk.Request, error) {
 	method, text := "GET", args[len(args)-1]
 	if len(args) == 2 {
@@ -241,7 +243,7 @@ func requestOf(args []string, at string) (walk.Request, error) {
 	return r, nil
 }
 
-// portOf reads a port into a number, unless the text is empty.
+// portOf parses a port into into. An empty text leaves into unchanged.
 func portOf(text string, into *uint32) error {
 	if text == "" {
 		return nil

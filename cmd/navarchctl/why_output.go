@@ -13,18 +13,18 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// outcomes are the words of -o json.
+// outcomes maps outcomes to their words in -o json and in cases of the command test.
 var outcomes = map[walk.Outcome]string{walk.Unserved: "unserved", walk.Closed: "closed", walk.Waiting: "waiting",
 	walk.Answered: "answered", walk.Forwarded: "forwarded"}
 
-// walked is the output of -o json.
+// walked is the output of -o json for the walk at one proxy.
 type walked struct {
 	Outcome string `json:"outcome"`
 	Status  int    `json:"status,omitempty"`
-	// GRPC is the status of gRPC that a gRPC client gets in the place of Status.
+	// GRPC is the gRPC status that a gRPC client gets instead of Status.
 	GRPC    *int   `json:"grpc_status,omitempty"`
 	Summary string `json:"summary"`
-	// Confidence is certain, likely or possible; Doubts are the reasons against a greater one.
+	// Confidence is certain, likely or possible. Doubts are the reasons why it is not greater.
 	Confidence string        `json:"confidence"`
 	Doubts     []string      `json:"doubts,omitempty"`
 	Policy     string        `json:"policy,omitempty"`
@@ -93,7 +93,7 @@ func callOf(c walk.Call) called {
 	return out
 }
 
-// printFlags explains response flags, a line for each. The error names a flag that Envoy does not have.
+// printFlags prints a line for each response flag. A flag that Envoy does not have is an error.
 func printFlags(w io.Writer, names []string) error {
 	var table [][]string
 	for _, name := range names {
@@ -144,7 +144,7 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 	return q.follow(cmd, request)
 }
 
-// printEntry prints what a line of a log says.
+// printEntry prints the fields of a log line that are not empty, and explains its flags.
 func printEntry(w io.Writer, e accesslog.Entry) error {
 	line := func(name, text string) {
 		if text != "" {

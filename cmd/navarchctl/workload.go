@@ -21,8 +21,8 @@ var workloadKinds = map[string]string{
 	"rs": "replicasets", "replicaset": "replicasets", "replicasets": "replicasets",
 }
 
-// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to a proxy: that of the Pod, or of the workload's first connected
-// Pod by name. Errors name the object and the search.
+// ofObject resolves KIND/NAME or KIND/NAME.NAMESPACE to the name of a proxy. For a Pod, that need not be connected. For
+// a workload, it is that of its first connected Pod, by name; without one it is an error. Errors name the object.
 func (t *target) ofObject(ctx context.Context, object string) (string, error) {
 	kind, name, _ := strings.Cut(object, "/")
 	namespace := cmp.Or(t.namespace, corev1.NamespaceDefault)

@@ -14,12 +14,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// current provides the authority in force to the CA service.
+// current provides the authority that signs at present to the CA service.
 type current struct{ ring *keyring.Keyring }
 
-// Current returns the authority in force. A replica that started while etcd is away has not compared its clock, and
-// also gets one. Such a replica only renews (Spend), within the number and times that etcd recorded while the clock was
-// compared. The error reports why nothing can be signed.
+// Current returns the authority that signs at present. The error reports why nothing can be signed: the clock is not
+// trusted, or the keyring is sealed. Exception: a replica that started while etcd is away has not compared its clock,
+// but gets the authority. Such a replica only renews (Spend), within the number and times that etcd recorded while the
+// clock was compared.
 func (c current) Current() (*caserve.Current, error) {
 	if err := c.ring.ClockOff(); err != nil && !(errors.Is(err, clock.ErrNotCompared) && c.ring.Away()) {
 		return nil, err
@@ -31,9 +32,9 @@ func (c current) Current() (*caserve.Current, error) {
 	return &caserve.Current{Authority: s.Active, Bundle: s.Bundle, Publication: s.Generation}, nil
 }
 
-// canSign reports whether this process can issue certificates: the keyring is in force, and this machine's clock is
-// trusted. By a wrong clock, credentials would seem expired that are not. Then nothing is signed, and no stream ends
-// for it (ca/expiry).
+// canSign reports whether this process can issue certificates: an authority is active, and this machine's clock is
+// trusted. With a wrong clock, valid credentials could seem expired. Such a process signs nothing, and ends no streams
+// for expired credentials (ca/expiry).
 func canSign(ring interface {
 	State() *keyring.State
 	ClockOff() error
@@ -44,7 +45,8 @@ func canSign(ring interface {
 // journal records certificates in the keyring's journal.
 type journal struct{ ring *keyring.Keyring }
 
-// Append implements caserve.Journal: it returns once etcd has the entry. Errors are those of inServe.
+// Append implements caserve.Journal: it returns once etcd has the entry. Errors: an untrusted clock
+// (Keyring.ClockOff), and those of Keyring.Append, converted by inServe.
 func (j journal) Append(ctx context.Context, e caserve.Entry) error {
 	if err := j.ring.ClockOff(); err != nil {
 		return err
@@ -59,7 +61,8 @@ func issueOf(e caserve.Entry) keyring.Issue {
 	}
 }
 
-// inServe converts the keyring's errors into those that the CA service distinguishes.
+// inServe wraps the keyring's errors ErrStale and ErrRevoked in the CA service's errors of these names. Other errors,
+// and nil, are returned unchanged.
 func inServe(err error) error {
 	switch {
 	case errors.Is(err, keyring.ErrStale):
@@ -70,11 +73,11 @@ func inServe(err error) error {
 	return err
 }
 
-// renewals records renewals on this replica's disk while etcd is away. Errors are those of inServe.
+// renewals records renewals on this replica's disk while etcd is away.
 type renewals struct{ *keyring.Keyring }
 
 // Spend counts one renewal, recorded as e, and stores the count on disk. shownEnds is the end of the certificate that
-// the caller has shown. Errors are those of inServe.
+// the caller has shown. Errors are those of Keyring.Spend, converted by inServe.
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }
@@ -88,15 +91,16 @@ func (r revocations) RevokedIdentity(id spiffeid.ID) bool { return r.ring.State(
 // RevokedSerial implements the CA's check of serial numbers.
 func (r revocations) RevokedSerial(serial string) bool { return r.ring.State().RevokedSerial(serial) }
 
-// holders records reports about the roots that clients hold.
+// holders records clients' reports of the root certificates that they have.
 type holders struct{ ring *keyring.Keyring }
 
-// Held stores a client's report about the roots that it trusts in the keyring. Errors are those of Keyring.Held.
+// Held stores in the keyring a client's report of its trusted roots. It blocks until etcd has the report. Errors are
+// those of Keyring.Held.
 func (h holders) Held(ctx context.Context, held caserve.Holder) error {
 	return h.ring.Held(ctx, held.Serial, held.Identity.String(), keyring.OriginOf(held.Credential), held.Roots, held.NotAfter)
 }
 
-// certificateHooks count under istiod's names.
+// certificateHooks returns hooks that count in metrics, under istiod's names.
 func certificateHooks() caserve.Hooks {
 	return caserve.Hooks{
 		Request:         obs.CSRs.Inc,
@@ -116,7 +120,7 @@ func certificateHooks() caserve.Hooks {
 	}
 }
 
-// gauges sets the CA's metrics as of now.
+// gauges sets the CA's metrics; now is the time from which remaining lifetimes are computed.
 func (a *authority) gauges(now time.Time) {
 	k := a.ring.Stats()
 	obs.Sealed.Set(flag(k.Sealed))

@@ -26,8 +26,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// addresses are the gRPC addresses of a process: plain text for xDS alone, and the secure one for all roles with gRPC
-// services.
+// addresses are the gRPC addresses of a process. One is plain text and serves xDS only. The secure one serves all
+// roles with gRPC services.
 type addresses struct {
 	config   *config
 	log      *slog.Logger
@@ -37,8 +37,8 @@ type addresses struct {
 	limiters []listenerLimits
 }
 
-// open binds the addresses now; their tasks serve the services that the roles registered. secure makes the TLS
-// configuration of the secure address; nil: it is off. Errors name flags.
+// open binds the addresses at once, and returns the tasks that serve them with the services that the roles registered.
+// secure makes the TLS configuration of the secure address; nil: the address is off. Errors name flags.
 func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
 	serves := p.config.has(roleXDS)
@@ -75,7 +75,7 @@ func all(services []func(grpc.ServiceRegistrar)) func(grpc.ServiceRegistrar) {
 	}
 }
 
-// tlsOfFiles returns the TLS configuration by an operator's files; nil: there are no files.
+// tlsOfFiles returns the TLS configuration for the certificate files of --tls-cert; nil without this flag.
 func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	if c.tlsCert == "" {
 		log.Info("secure xDS is off: it needs role ca, or --tls-cert and --tls-key")
@@ -91,10 +91,10 @@ func (c *config) tlsOfFiles(log *slog.Logger) (*tls.Config, error) {
 	return serving.ByFiles(c.tlsCert, c.tlsKey, clients)
 }
 
-// goAway is the time from GOAWAY to closing the connections.
+// goAway is the time between GOAWAY and the end of the connections.
 const goAway = 200 * time.Millisecond
 
-// listen binds a gRPC address now, and serves it once its task runs; nil conf: in plain text.
+// listen binds a gRPC address at once, and returns the task that serves it. With a nil conf it serves plain text.
 func (p *addresses) listen(name, address string, conf *tls.Config, register func(grpc.ServiceRegistrar)) (loop.Task, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -115,8 +115,8 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	p.health.Register(server, p.callers.Authenticate)
 	p.log.Info("listening", obs.KeyListener, name, obs.KeyAddress, l.Addr().String())
 	return loop.Task{Name: name, Run: func(ctx context.Context) error {
-		// A graceful stop alone would wait for ever, since streams do not end by themselves. Proxies reconnect, and
-		// lose nothing. The delay is for GOAWAY, and for responses under way.
+		// A graceful stop alone would wait for ever, because streams do not end by themselves. Proxies reconnect
+		// without loss. The delay is for GOAWAY, and for responses that are being sent.
 		defer context.AfterFunc(ctx, func() {
 			hard := time.AfterFunc(goAway, server.Stop)
 			server.GracefulStop()
@@ -126,9 +126,9 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	}}, nil
 }
 
-// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). Configuration streams are
-// limited by ISTIO_GPRC_MAXRECVMSGSIZE (0), certificate requests by their CSR; others have at most fingerprints of
-// roots (caserve.HoldersMethod).
+// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). Messages of configuration
+// streams are limited elsewhere, by ISTIO_GPRC_MAXRECVMSGSIZE (0). Certificate requests are limited by the size of a
+// CSR. Messages of other methods have at most fingerprints of roots (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {
 	case strings.HasPrefix(method, "/envoy.service."):
@@ -145,7 +145,7 @@ type listenerLimits struct {
 	*preauth.Limiter
 }
 
-// gauges sets the numbers of connections without a credential.
+// gauges sets the metrics of connections without a credential.
 func (p *addresses) gauges(time.Time) {
 	for _, l := range p.limiters {
 		obs.Unauthenticated.WithLabelValues(l.label).Set(float64(l.Open()))

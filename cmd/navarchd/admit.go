@@ -23,12 +23,13 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// webhookLimits are the limits of the webhooks' address. API servers keep connections, and open one for each concurrent
-// review. They do not repeat a review whose connection ends, and close a connection after 90 s without use. So ours
-// must end later, and never during a review.
+// webhookLimits are the limits of the webhooks' address. API servers keep connections, and open one for each
+// concurrent review. They do not repeat a review whose connection ends, and close a connection after 90 s without use.
+// Idle is longer than that, so that this process never closes a connection on which a review begins.
 var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
-// configurations follows the cluster's webhook configurations; nil: there is no cluster, or no role needs them.
+// configurations adds the task that follows the cluster's webhook configurations, and returns them; nil: there is no
+// cluster, no source of the mesh's roots, or no role that needs the configurations.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
@@ -56,7 +57,8 @@ func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
 	return all, a.answerReviews(all)
 }
 
-// answerReviews answers the reviews of the cluster's API servers, on every replica, leader or not.
+// answerReviews adds the server of the webhooks, which answers admission reviews of the cluster's API servers. Every
+// replica answers, whether or not it leads.
 func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	conf, err := a.webhookTLS(all)
 	if err != nil {
@@ -100,8 +102,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	return nil
 }
 
-// webhookTLS returns the webhooks' TLS configuration. It presents an operator's certificate, whose roots the operator
-// writes into the configurations, or one of the mesh's CA once the configurations have its root.
+// webhookTLS returns the webhooks' TLS configuration. It presents an operator's certificate (the operator writes its
+// root into the webhook configurations), or else a certificate of the mesh's CA, once the webhook configurations have
+// the root of that CA.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
 	case a.roots == nil && a.config.tlsCert == "":

@@ -20,11 +20,11 @@ import (
 // write their own addresses.
 const apiServersPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 
-// apiServersEvery is the interval of reading it.
+// apiServersEvery is the interval of reading that EndpointSlice.
 const apiServersEvery = 30 * time.Second
 
-// apiServers follows the addresses of the cluster's API servers, whose reviews have priority. Reviews through a tunnel
-// (konnectivity) come from other addresses, and have no priority.
+// apiServers follows the addresses of the cluster's API servers, whose admission reviews have priority. Reviews
+// through a tunnel (konnectivity) come from other addresses, and have no priority.
 type apiServers struct {
 	api   *apiserver.Client
 	log   *slog.Logger
@@ -37,7 +37,7 @@ func (a *apiServers) has(addr netip.Addr) bool {
 	return known != nil && (*known)[addr.Unmap()]
 }
 
-// run updates the addresses until ctx ends. After an error the last ones stay in use.
+// run updates the addresses until ctx ends. After an error the previous addresses stay in use.
 func (a *apiServers) run(ctx context.Context) error {
 	failed := false
 	for {

@@ -43,14 +43,14 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// assembly is a process under construction, with the values shared by its roles. The fields of absent roles keep their
-// initial values: the configuration is unknown, etcd does not answer, nothing can be signed.
+// assembly is a process under construction, with the values that its roles share. The fields of absent roles keep
+// their initial values: the configuration is unknown, etcd does not answer, and nothing can be signed.
 type assembly struct {
 	part
 	config    *config
 	log       *slog.Logger
 	store     *kv.Store     // nil: the process has no store
-	room      func() string // opened.room
+	room      func() string // see opened.room
 	telemetry *telemetry
 	tenants   *tenants.Tenants
 	read      *asof.Times // times up to which clusters have been read
@@ -67,11 +67,11 @@ type assembly struct {
 
 	mesh     func() *meshv1.MeshConfig   // mesh configuration for webhooks; returns nil while unknown
 	snapshot func() *mirror.Snapshot     // known configuration; returns nil while unknown
-	reads    func() kv.Place             // position up to which the chain of heads was read
+	reads    func() kv.Place             // position up to which the mirror has read etcd's chain of heads
 	away     func() bool                 // reports that etcd does not answer, as far as is known
-	silent   func() error                // why etcd does not answer the mirror; nil: it answers, or there is no mirror
+	silent   func() error                // returns why etcd does not answer the mirror; nil: it answers, or there is no mirror
 	signs    func() bool                 // canSign of the keyring
-	tls      func() (*tls.Config, error) // of the secure address; returns nil: it is off
+	tls      func() (*tls.Config, error) // TLS of the secure address; returns nil if the address is off
 	streams  trust.Server                // streams of proxies
 	denied   *identities.Denied          // identities that the configuration denies
 }
@@ -88,17 +88,18 @@ func (noStreams) AgentResourceChanged(string) {}
 // Recheck implements trust.Server.
 func (noStreams) Recheck() int { return 0 }
 
-// everybody represents all clients: callers of the CA, and streams of proxies.
+// everybody represents all clients: callers of the CA and streams of proxies.
 type everybody struct{ *assembly }
 
 // AgentResourceChanged implements trust.Server.
 func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourceChanged(typeURL) }
 
-// Recheck implements trust.Server. It ends the streams and closes the connections of callers that are refused now.
+// Recheck implements trust.Server. It ends the streams and connections of callers that are refused at present, and
+// returns their number.
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
-// assemble makes the roles of a process and their shared parts, and opens its addresses. An error about an invalid flag
-// names the flag.
+// assemble makes the roles of a process and their shared parts, and binds its addresses. Errors about invalid flags
+// name the flag.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
 	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry,
 		tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
@@ -138,7 +139,7 @@ func (a *assembly) followStore() {
 	a.add(spacePart(full))
 }
 
-// open opens the addresses, and adds their servers and the tasks for gauges, health and memory.
+// open binds the addresses, and adds their servers and the tasks for gauges, health and memory.
 func (a *assembly) open() error {
 	grpc := &addresses{config: a.config, log: a.log, crashes: a.crashes, callers: a.callers, health: health.New(a.missing)}
 	streams, err := grpc.open(a.part, a.tls)
@@ -290,8 +291,9 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) (*le
 	return r.deliveries, nil
 }
 
-// addIngester adds role ingest. ring has the revocations and the mesh's roots; nil: this process does not follow the
-// keyring. hooks are the cluster's webhook configurations; nil: none are followed. The result answers about objects.
+// addIngester adds role ingest, and returns the object that answers questions about objects. ring has the revocations
+// and the mesh's roots; nil: this process does not follow the keyring. hooks are the cluster's webhook configurations;
+// nil: none are followed.
 func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring,
 	hooks *webhooks.Configurations) (api.Objects, error) {
 	log := a.scoped(obs.ScopeIngest)

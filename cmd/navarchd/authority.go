@@ -28,8 +28,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// authority is the keyring, the authentication of callers and, in role ca, the service that signs. Other roles have it
-// if --kek is given: agents get roots and revocation lists from it, and the secure address its certificate.
+// authority is the keyring, the authentication of callers and, in role ca, the service that signs. Processes without
+// role ca have it if --kek is given: their agents get roots and revocation lists from the keyring, and the secure
+// address its certificate.
 type authority struct {
 	config  *config
 	log     *slog.Logger
@@ -46,8 +47,8 @@ type authority struct {
 // now returns the time for signing and for verifying tokens.
 func now() time.Time { return time.Now() }
 
-// allowedRenewals is the number of certificates that one replica may renew while etcd is away: twice what 10,000
-// proxies need in an hour that renew every two hours.
+// allowedRenewals is the number of certificates that one replica may renew while etcd is away. 10,000 proxies that
+// renew every two hours need half of it in an hour.
 const allowedRenewals = 10_000
 
 // renewals returns the number of certificates that this process may issue while etcd is away. An embedded etcd is never
@@ -59,9 +60,10 @@ func (c *config) renewals() int {
 	return allowedRenewals
 }
 
-// newAuthority makes the role. rooted reports whether root-cert.pem was written; snapshot returns the known snapshot.
-// Every process with the role may end rotations and prune the journal, by comparing transactions, since the elected
-// ingester may be without the role.
+// newAuthority makes the keyring, the callers' authentication and the signing service. rooted reports whether
+// root-cert.pem was written. snapshot returns the known configuration. Every process with role ca may end rotations
+// and prune the journal, by transactions that fail after a concurrent change, since the elected ingester may lack the
+// role.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
 	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
@@ -135,8 +137,8 @@ func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, e
 	return all, nil
 }
 
-// believed returns a reader of --peer-roots. The file is read each time, since it may have a new root. nil: the flag is
-// not set.
+// believed returns a function that reads --peer-roots; nil: the flag is not set. Each call reads the file again, since
+// it may have a new root.
 func (c *config) believed() func() ([]*x509.Certificate, error) {
 	if c.peerRoots == "" {
 		return nil
@@ -159,7 +161,7 @@ func (c *config) servingNames() []string {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// compares returns the clock of a process that signs; nil: it signs nothing, and compares no clocks.
+// compares returns the clock that compares this machine's time with others; nil in a process that signs nothing.
 func (a *authority) compares() keyring.Clock {
 	if !a.config.has(roleCA) {
 		return nil
@@ -178,8 +180,8 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part returns the role's parts: the services that sign, in role ca, and the keyring. api, whose clock is compared, may
-// be nil. secrets, which have the mesh's CA, may be nil.
+// part returns the role's part of the process: the keyring and, in role ca, the services that sign. api, with whose
+// clock this machine's is compared, may be nil. secrets, which have the mesh's CA, may be nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},

@@ -31,8 +31,8 @@ type addressStatus struct {
 	origin origin.Origin // of the objects
 }
 
-// newAutomatic makes the leader and its duties, without sending a request. api (of the config cluster) and writes are
-// nil if the configuration comes from files alone. Errors name flags.
+// newAutomatic makes the leader of address assignment and its duties, without sending a request. api (of the config
+// cluster) and writes are nil if the configuration comes from files alone. Errors name flags.
 func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
@@ -59,10 +59,10 @@ func newAutomatic(i *ingester, c *config, api *apiserver.Client,
 	return a.leader, append(duties, duty{lead: lead, problems: a.problems, origin: &given}), nil
 }
 
-// begin drops the targets of an earlier term.
+// begin discards the desired statuses of an earlier term.
 func (s *addressStatus) begin() { s.writer.Want(nil) }
 
-// want sets the status of objects to the assigned addresses.
+// want sets the desired status of objects to the assigned addresses.
 func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	out := make(map[status.Key]map[string][]string, len(all))
 	for name, hosts := range all {

@@ -12,8 +12,8 @@ import (
 )
 
 // cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server alone keeps its
-// lease in etcd. If a candidate reaches that API server, the candidate ends the leader's term. It uses only its own
-// clock: what counts is whether something has changed.
+// lease in etcd. A candidate that reaches the API server meanwhile ends the leader's term. Silence is measured on the
+// candidate's clock, from the last change that it has observed, so clocks need not agree.
 type cutOff struct {
 	elector *lead.Elector
 	until   func() time.Time            // time up to which the cluster was read, by etcd (asof); zero: it was never read
@@ -24,7 +24,7 @@ type cutOff struct {
 
 	epoch   kv.Epoch  // the leader's; zero: nobody leads, or this process does
 	read    time.Time // last result of until
-	since   time.Time // time of the last change of either
+	since   time.Time // time of the last change of epoch or read
 	reached int       // consecutive checks at which this process reached the API server but the leader did not
 	ended   int       // terms that this process has ended since the cluster was last read
 }
@@ -33,13 +33,14 @@ const (
 	cutOffAfter  = 5 * time.Minute
 	cutOffAtMost = 2 * time.Hour
 	cutOffEvery  = 30 * time.Second
-	// cutOffLooks is the number of consecutive checks before a term is ended. An API server that was away for all and
-	// is back has reached the leader by then, at the latest by the bookmark once a minute.
+	// cutOffLooks is the number of consecutive checks before a term is ended. If the API server was away for all
+	// processes and returns, the leader reads it before the last of these checks: bookmarks arrive once a minute.
 	cutOffLooks = 6
 )
 
-// silent reports whether the leader has been silent for so long that it may be cut off. The time doubles with each
-// ended term without a read: if no replica can read everything, leadership does not circulate.
+// silent reports whether the leader has been silent for so long that it may be cut off. The required time doubles with
+// each term that this process has ended since the last read: if no replica can read everything, leadership does not
+// circulate quickly.
 func (c *cutOff) silent(now time.Time, epoch kv.Epoch, until time.Time) bool {
 	if !until.Equal(c.read) {
 		c.read, c.since, c.ended = until, now, 0

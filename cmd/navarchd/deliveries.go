@@ -15,7 +15,7 @@ const (
 	deliveryIdle       = time.Hour
 )
 
-// reported makes the ledger's metrics: deliveries by tenant. tenantOf returns the tenant of a namespace.
+// reported makes the ledger report deliveries by tenant in metrics. tenantOf returns the tenant of a namespace.
 func reported(l *ledger.Ledger, tenantOf func(namespace string) string) {
 	slots := &obs.Slots{Most: maxDeliveryTenants, Idle: deliveryIdle, Free: func(tenant string) {
 		obs.TenantDelivery.DeleteLabelValues(tenant)

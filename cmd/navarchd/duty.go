@@ -13,13 +13,13 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// duty is a task of the leader beside the loop. Unused fields are nil.
+// duty is a task that the leader performs beside the ingest loop. Unused fields are nil.
 type duty struct {
 	begin    func()                                    // called before any duty of a term; may be nil
 	lead     func(ctx context.Context, epoch kv.Epoch) // runs one term until ctx ends; may be nil
 	fit      func(ctx context.Context) error           // returns errUnfit when this process should end its term, or ctx's error; may be nil
 	problems func() []object.Problem                   // problems of this process's term
-	origin   *origin.Origin                            // of the objects that it emits, which are forgotten when a term ends
+	origin   *origin.Origin                            // origin of the emitted objects, which are forgotten when a term ends
 }
 
 // addDuties adds the leader's duties: those of every leader, and those that follow from the sources and the flags.

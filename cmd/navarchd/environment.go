@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// environment has istiod's variables that Navarch honours, with Istio's names and defaults.
+// environment has the values of istiod's variables that Navarch supports, with Istio's names and defaults.
 type environment struct {
 	reads        map[string]bool // names of variables that are read, whether set or not
 	podName      string
@@ -61,7 +61,7 @@ type environment struct {
 	// PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER: TCP ports of headless Services have one listener each
 	oneListener    bool
 	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are assigned one
-	ipv4Range      netip.Prefix             // range for that
+	ipv4Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX
 	ipv6Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
 	status         bool                     // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA        bool                     // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs
@@ -72,7 +72,8 @@ type environment struct {
 	nativeSidecars injection.NativeSidecars // ENABLE_NATIVE_SIDECARS: when injected proxies are sidecar containers
 }
 
-// read parses the variables; unset ones keep their defaults.
+// read parses the variables. Unset and empty ones get their defaults. The error joins the errors of all invalid
+// variables.
 func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{reads: map[string]bool{},
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
@@ -148,11 +149,11 @@ func (e *environment) readRouters(parse func(name string, set func(string) error
 	parse("NAVARCH_GATEWAY_LOCAL_DESTINATIONS", boolean(&e.routers.Local))
 }
 
-// controlLoops are the control loops on the load of this machine. Each package states the fault that its loop was made
-// for.
+// controlLoops are the names of the control loops that react to the load of this machine. The package of each loop
+// states the fault that the loop corrects.
 var controlLoops = []string{"joins", "moves", "drain", "window", "collector"}
 
-// off reports whether a control loop is off.
+// off reports whether a control loop is off (NAVARCH_EXPERIMENT_OFF).
 func (e *environment) off(controlLoop string) bool { return slices.Contains(e.loopsOff, controlLoop) }
 
 // loopsOff parses a list of control loops.

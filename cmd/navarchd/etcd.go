@@ -18,17 +18,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// opened is the store of a process, and what serves it.
+// opened is the store of a process, with the embedded etcd if it has one.
 type opened struct {
-	*kv.Store              // nil: the process needs none
-	server    []loop.Task  // of an etcd in this process
-	closed    func() error // ends it
-	// room returns why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil:
-	// the etcd is elsewhere.
+	*kv.Store              // nil: the process needs no store
+	server    []loop.Task  // run the embedded etcd; empty: etcd is elsewhere
+	closed    func() error // closes the store, and ends the embedded etcd
+	// room returns the reason for which the embedded etcd writes nothing, such as a full disk; empty: it writes. nil:
+	// etcd is elsewhere.
 	room func() string
 }
 
-// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
+// openStore connects to etcd, or starts the embedded one, which runs until opened.closed is called.
 func openStore(c *config, log *slog.Logger) (opened, error) {
 	if c.storeless() {
 		return opened{closed: func() error { return nil }}, nil
@@ -91,8 +91,8 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot returns the file of the last snapshot; nil without a folder for it. An embedded etcd does not answer before
-// its disk has room. The error names the flag whose folder cannot be made.
+// snapshot returns the file of the last snapshot; nil without --state-dir. The embedded etcd does not answer before
+// its disk has room. The error is that of making the folder.
 func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	if c.stateDir == "" {
 		return nil, nil
@@ -114,7 +114,7 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// spacePart returns the tasks that follow the size of etcd.
+// spacePart returns the task that follows the size of etcd, with a note while it is almost full.
 func spacePart(s *kv.Space) part {
 	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
 		if text, _ := s.Warning(); text != "" {
@@ -124,7 +124,7 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
-// awayProblems returns the entry of /debug/problems while etcd does not answer.
+// awayProblems returns the entry of /debug/problems while etcd does not answer; nil why: no entry.
 func awayProblems(why error) []inspect.Problem {
 	if why == nil {
 		return nil

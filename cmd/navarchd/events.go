@@ -39,7 +39,8 @@ type desk interface {
 	Settled() bool
 }
 
-// newWarnings sends no request. limit is shared by all writes to Kubernetes. Errors name flags.
+// newWarnings makes the duty without sending a request. limit is shared by all writes to Kubernetes. Errors name
+// flags.
 func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*warnings, error) {
 	writer, err := status.NewEvents(c.kubeconfig, status.Config[corev1.Event]{Until: writes.Until, Limit: limit, Log: i.log})
 	if err != nil {
@@ -88,7 +89,7 @@ type warned struct {
 	reason events.Reason
 }
 
-// collect returns the refused and held objects; false: not everything is known yet.
+// collect returns the messages of refused and held objects; false while not all problems are known.
 func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	every, err := w.loop.EveryProblem(ctx)
 	if err != nil || !w.loop.Settled() {
@@ -103,8 +104,8 @@ func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	return w.messages(all), true
 }
 
-// messages joins the problems of each object that is refused (severity error) or held. Problems without an object
-// belong to the control plane's namespace. Objects of sources other than the config cluster have no Events.
+// messages joins the problems of each object that is refused (severity error) or held back. Problems without an object
+// count for the control plane's namespace. Objects of sources other than the config cluster have no Events.
 func (w *warnings) messages(all []object.Problem) map[warned]string {
 	texts := map[warned][]string{}
 	for _, p := range all {
@@ -135,7 +136,7 @@ func (w *warnings) messages(all []object.Problem) map[warned]string {
 	return out
 }
 
-// state warns of new and changed messages, and ends those that are over.
+// state starts Events for new and changed messages, and ends the Events of messages that are gone.
 func (w *warnings) state(ctx context.Context, last, next map[warned]string) {
 	var fresh []warned
 	for k, message := range next {

@@ -32,7 +32,7 @@ const (
 	roleAdmit  role = "admit"
 )
 
-// existing are the roles of this version.
+// existing lists all roles.
 var existing = []role{roleIngest, roleXDS, roleCA, roleAdmit}
 
 // config has the settings of the command line and the environment.
@@ -258,7 +258,7 @@ func (c *config) bindTenants(f *pflag.FlagSet) {
 	c.isolation.bind(f)
 }
 
-// fill sets unset flags that follow from others.
+// fill sets unset flags whose defaults depend on other flags.
 func (c *config) fill() {
 	if c.kek == "" && c.dataDir != "" {
 		c.kek = "file:" + filepath.Join(c.dataDir, "kek.key")

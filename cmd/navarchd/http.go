@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring returns the handler of /metrics, /version, /debug and /api/v1, at the paths of istioctl and Kiali, and of
-// the operators' pages, to which alerts link. asked answers /debug and /api/v1; nil: neither is served
-// (ENABLE_DEBUG_ON_HTTP=false).
+// monitoring returns the handler of the monitoring address: /metrics, /version, /debug and /api/v1 at the paths that
+// istioctl and Kiali use, and the operators' pages, to which alerts link. asked serves /debug and /api/v1; nil:
+// neither is served (ENABLE_DEBUG_ON_HTTP=false).
 func monitoring(asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
@@ -42,8 +42,8 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// public returns the handler of /ready, /version, /debug and /api/v1. ready returns what is missing; notes are further
-// remarks. asked is as in monitoring.
+// public returns the handler of /ready, /version, /debug and /api/v1. /ready answers 503 with the error of ready, or
+// else 200 with the notes. asked is as in monitoring.
 func public(ready func() error, notes func() []string, asked http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {

@@ -42,13 +42,13 @@ type ingesterConfig struct {
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called for each batch
 	api       *apiserver.Client                                            // of the config cluster; nil: none is configured
 	read      func() time.Time                                             // time up to which the config cluster was read, by any leader
-	// has the roots of the mesh; nil: this process does not follow the keyring
+	// ring has the roots of the mesh; nil: this process does not follow the keyring
 	ring  *keyring.Keyring
 	hooks *webhooks.Configurations // of the cluster; nil: none are followed
 }
 
-// ingester is role ingest: the leader's loop, the election, and the leader's duties. Only its constructor knows which
-// sources and duties exist. Its lists do not contain absent ones. A list may be empty, but no other field is nil.
+// ingester is role ingest: the leader's loop, the election, and the leader's duties. The constructor chooses sources
+// and duties by the configuration; its lists contain only those that exist. Fields other than lists are not nil.
 type ingester struct {
 	log       *slog.Logger
 	store     *kv.Store
@@ -69,8 +69,8 @@ type ingester struct {
 	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role without sending a request. Errors name flags, except the error of the election about a
-// lease that is not a number of whole seconds (--leader-lease).
+// newIngester makes the role without sending a request. Errors name flags, except that of a lease that is not a number
+// of whole seconds (--leader-lease), which comes from the election.
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {
@@ -101,8 +101,8 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	return i, i.addDuties(c, from)
 }
 
-// committedBatch processes a batch that the loop has committed: event is the time of its oldest event, began the start
-// of the commit. It notifies everything that follows written revisions.
+// committedBatch processes a batch that the loop has committed, and notifies the functions that follow written
+// revisions. event is the time of the batch's oldest event, began the start of the commit.
 func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
 	i.committed(revision, event, began, batch)
 	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords,
@@ -122,13 +122,14 @@ func (i *ingester) emit(events []object.Event) {
 	i.loop.Emit(events)
 }
 
-// expect sets the other clusters; known: the list is complete.
+// expect sets the origins of the other clusters. known states that the list is complete.
 func (i *ingester) expect(all []origin.Origin, known bool) {
 	i.loop.Expect(ingest.Remotes{Known: known, Origins: all})
 }
 
 // objectsOfBurst is the amount of work that counts as one burst: the sum of objects read and of records written or
-// deleted. Listing a cluster causes bursts, after which memory is returned. Single edits add up to a burst only slowly.
+// deleted. Listing a cluster causes bursts, after which memory is returned to the system. Single edits add up to a
+// burst only slowly.
 const objectsOfBurst = 10_000
 
 // countWork converts the loop's statistics to counts of bursts and edits. Written records count like read objects:

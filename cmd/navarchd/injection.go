@@ -40,8 +40,8 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	return nil
 }
 
-// proxiesOfInjection returns the ProxyConfigs: those of the records if this process follows them, else of the API
-// server.
+// proxiesOfInjection returns the source of ProxyConfigs for injection: the records if this process follows them,
+// otherwise the API server.
 func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	c := a.config
 	if c.has(roleXDS) {
@@ -64,7 +64,7 @@ func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	return followed.In, nil
 }
 
-// warnUnread returns a function that logs why something of the API server cannot be read.
+// warnUnread returns a function that logs an error of reading the API server, with the message what. It ignores nil.
 func warnUnread(log *slog.Logger, what string) func(error) {
 	return func(err error) {
 		if err != nil {
@@ -73,8 +73,8 @@ func warnUnread(log *slog.Logger, what string) func(error) {
 	}
 }
 
-// addMesh sets the mesh configuration for the webhooks: that of the records if this process follows them, else of the
-// ConfigMaps. Without either it stays unknown.
+// addMesh sets the source of the mesh configuration for the webhooks: the records if this process follows them,
+// otherwise the ConfigMaps. Without records and a cluster the mesh configuration stays unknown.
 func (a *assembly) addMesh() error {
 	c := a.config
 	if c.has(roleXDS) {

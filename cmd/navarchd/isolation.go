@@ -26,7 +26,7 @@ func (i *isolated) bind(f *pflag.FlagSet) {
 		"Ranges (CIDR) of the clusters' Services and Pods: their addresses may be stated by no tenant, but those of its own Services.")
 }
 
-// read reads the lists. Errors name flags.
+// read parses the lists into settings. Errors name flags.
 func (i *isolated) read() (err error) {
 	if i.settings.Ranges, err = prefixes(i.ranges); err != nil {
 		return fmt.Errorf("--cluster-ranges: %w", err)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Selection of the issuer by istiod's variables: our CA (role ca), another CA beside navarchd, or Kubernetes signers,
-// with role ca as the registration authority.
+// istiod's variables select the issuer of certificates: navarchd's CA (role ca), another CA beside navarchd, or signers
+// of Kubernetes. With the latter, role ca is the registration authority.
 
 // kubernetesSigners is the only supported EXTERNAL_CA.
 const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"
 
-// readIssuers parses these variables; parse calls set for a variable that is set.
+// readIssuers parses the variables that select the issuer; parse calls set for a variable that is set.
 func (e *environment) readIssuers(parse func(name string, set func(string) error)) {
 	parse("ENABLE_CA_SERVER", func(v string) error {
 		var on bool
@@ -46,11 +46,11 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 	})
 }
 
-// foreign reports whether certificates are signed by keys other than ours.
+// foreign reports whether keys outside of navarchd sign the certificates.
 func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
-// checkIssuers verifies that nothing here signs beside another CA, and that the secure address has a certificate of
-// that CA.
+// checkIssuers refuses settings by which this process would sign beside another CA, or by which the secure address
+// would lack a certificate of that CA.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	const other = "ENABLE_CA_SERVER=false says that another CA signs"
 	if c.env.otherCA && c.has(roleCA) {
@@ -70,7 +70,7 @@ func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	c.checkSigners(refuse)
 }
 
-// checkSigners verifies that role ca can reach Kubernetes signers.
+// checkSigners refuses settings by which role ca cannot use Kubernetes signers.
 func (c *config) checkSigners(refuse func(format string, args ...any)) {
 	e := &c.env
 	if !e.signers {

@@ -17,8 +17,8 @@ var istiodPrefixes = []string{"PILOT_", "ENABLE_", "ISTIO_"}
 // istio-ingressgateway (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// unread returns the sorted names of variables in environ ("NAME=value") that by their names are istiod's, and that
-// navarchd does not read.
+// unread returns the sorted names of istiod's variables that are set in environ ("NAME=value") and that navarchd does
+// not read. A variable counts as istiod's for its prefix.
 func (e *environment) unread(environ []string) []string {
 	out := map[string]bool{}
 	for _, variable := range environ {

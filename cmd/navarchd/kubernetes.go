@@ -79,8 +79,9 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// foundKeys configures the issuer and keys of the config cluster's tokens, unless --token-issuer does: from its API
-// server, and saved in the state directory. Saved keys are valid only for this cluster at this address.
+// foundKeys configures the issuer and keys of the config cluster's tokens, for use unless --token-issuer is set. They
+// come from the cluster's API server, and are saved in the state directory. Saved keys are valid only for this cluster
+// at this address.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	if api == nil {
 		return attest.KeysConfig{}
@@ -92,8 +93,8 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// addOtherClusters adds the identities of other clusters, whose credentials the leader stores, if the config cluster is
-// in Kubernetes and this process has callers.
+// addOtherClusters adds the verification of identities of other clusters. The leader stores the credentials of these
+// clusters. It does nothing unless the config cluster is in Kubernetes and this process has callers.
 func (a *assembly) addOtherClusters(others remote.Config) error {
 	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
@@ -110,8 +111,8 @@ func (a *assembly) addOtherClusters(others remote.Config) error {
 	return nil
 }
 
-// shownClusters lists the config cluster and those that Secrets name. A cluster counts as read once the leader has
-// stated the time.
+// shownClusters lists the config cluster and the clusters that Secrets name. A cluster counts as read once a leader
+// has recorded a time up to which it was read.
 func shownClusters(own string, named map[string]string, read func(cluster string) asof.Read) []inspect.Cluster {
 	all := []inspect.Cluster{{Name: own, Read: !read("").Until.IsZero()}}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -120,8 +121,8 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 	return all
 }
 
-// authoriserOf returns the authoriser for private keys: the API server of a service account's cluster; for clusters
-// without one (folders) the snapshot's bindings.
+// authoriserOf returns the authoriser for private keys. It asks the API server of a service account's cluster. For
+// clusters without an API server (folders) it uses the role bindings in the snapshot.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -141,7 +142,8 @@ type reviewed struct {
 	others access.Authoriser                 // for service accounts of clusters without API server
 }
 
-// MayListSecrets implements access.Authoriser.
+// MayListSecrets implements access.Authoriser, by an access review at the API server of who's cluster, or the
+// snapshot's bindings for a cluster without an API server. Errors are those of the request.
 func (r reviewed) MayListSecrets(ctx context.Context, who view.Identity) (access.Answer, error) {
 	reviews := r.own
 	if who.Cluster != "" {

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// level reads the level of the stored content at the begin of a term, and passes it to the loop. The error reports that
-// the term has ended.
+// level reads the level of the stored configuration (shard/level: the version that all replicas can read) at the start
+// of a term, and passes it to the loop. Failed reads are logged and repeated. The error reports that ctx has ended.
 func (i *ingester) level(ctx context.Context) (level.Current, error) {
 	for {
 		current, err := level.Read(ctx, i.store)
@@ -33,7 +33,7 @@ func (i *ingester) use(use level.Use) {
 	i.loop.Level(ingest.Levelled{Level: use.Level, Below: use.Below})
 }
 
-// keepLevel raises and lowers the level while this process leads.
+// keepLevel raises and lowers the stored level while this process leads.
 func (i *ingester) keepLevel(ctx context.Context, epoch kv.Epoch, current level.Current) {
 	for ctx.Err() == nil {
 		err := level.Lead(ctx, epoch, level.Config{Store: i.store,

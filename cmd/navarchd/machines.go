@@ -18,7 +18,7 @@ import (
 )
 
 // registered maintains the WorkloadEntries of registered machines while this process leads: in Kubernetes if the
-// configuration comes from there, else as records.
+// configuration comes from a cluster, otherwise as records in the store.
 type registered struct {
 	leader  *machines.Leader
 	entries func() machines.WorkloadEntries // for one term
@@ -27,8 +27,9 @@ type registered struct {
 	log     *slog.Logger
 }
 
-// newRegistered sends no request. It returns no duties if machines do not register themselves. cluster and writes are
-// nil if the configuration comes from files alone. limit is shared by all writes to Kubernetes. Errors name flags.
+// newRegistered makes the duties without sending a request; none if machines do not register themselves
+// (PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION). cluster and writes are nil if the configuration comes from files
+// alone. limit is shared by all writes to Kubernetes. Errors name flags.
 func newRegistered(i *ingester, c *config, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
 	if !c.env.autoRegister {
 		return nil, nil
@@ -55,7 +56,7 @@ type written struct {
 	origin origin.Origin
 }
 
-// begin drops the targets of an earlier term.
+// begin discards the desired objects of an earlier term.
 func (w written) begin() { w.writer.Want(nil) }
 
 // lead runs one term.
@@ -63,10 +64,10 @@ func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 	_ = w.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
-// Want implements machines.WorkloadEntries.
+// Want implements machines.WorkloadEntries: it replaces the desired WorkloadEntries and returns at once.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
-// There implements machines.WorkloadEntries.
+// There implements machines.WorkloadEntries: it returns the existing ones.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
 // lead runs one term.

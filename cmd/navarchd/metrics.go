@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// hooks count the xDS server's actions under the names that dashboards know. left is called when a stream has ended.
+// hooks returns hooks that count the xDS server's actions in metrics, under the names that dashboards use. tracer may
+// be nil. left is called when a stream has ended.
 func hooks(commits *changes.Commits, log *changes.Log, tracer *obs.Tracer, left func(serve.Client, serve.Proxy)) serve.Hooks {
 	rejected := map[xds.Type]*prometheus.CounterVec{
 		xds.Cluster: obs.Rejects.CDS, xds.Endpoint: obs.Rejects.EDS, xds.Listener: obs.Rejects.LDS, xds.Route: obs.Rejects.RDS,
@@ -79,7 +80,7 @@ func (r *replica) quarantined(time.Time) {
 	}
 }
 
-// resourcesOf counts the refused resources by type, each once, whatever the number of proxies.
+// resourcesOf counts the refused resources by type. A resource that several proxies refuse counts once.
 func resourcesOf(refusals []serve.Refusal) (counts [xds.NumTypes]int) {
 	type resource struct {
 		t    xds.Type

@@ -6,11 +6,12 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// named is a view with a name table (plan.Proxy).
+// named is a proxy whose view has a name table (plan.Proxy).
 type named interface{ Names() *manifest.Manifest }
 
-// nameTable returns the resource type for agents that answer DNS, stock ones included. The table is planned after the
-// first request of a scope; the agent is notified when it is ready.
+// nameTable returns the resource type of name tables, for agents that answer DNS, including stock ones. A table is
+// planned after the first request for its scope (the services that a group of proxies sees). The agent is notified
+// when the table is ready.
 func nameTable() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.NameTableURL, Resource: func(_ serve.Client, v serve.Proxy) *serve.AgentResource {
 		if n, is := v.(named); is {

@@ -51,8 +51,8 @@ type settler interface {
 	Settled() bool
 }
 
-// newObjectStatus sends no request. The objects are of the given origin. limit is shared by all writes to Kubernetes.
-// Errors name flags.
+// newObjectStatus makes the duty without sending a request. from is the origin of the objects. limit is shared by all
+// writes to Kubernetes. Errors name flags.
 func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
 	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{},
 		origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
@@ -68,13 +68,13 @@ func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kuberne
 	return s, nil
 }
 
-// wrote records the revision of a batch.
+// wrote records the revision of a batch that this process has written.
 func (s *objectStatus) wrote(revision int64) {
 	for was := s.committed.Load(); revision > was && !s.committed.CompareAndSwap(was, revision); was = s.committed.Load() {
 	}
 }
 
-// begin drops the observations of an earlier term.
+// begin discards the observations of an earlier term.
 func (s *objectStatus) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,8 @@ func (t *term) takeFleet(fleet member.Fleet) {
 	}
 }
 
-// update processes changes, and sets the wanted statuses if they follow.
+// update sets the desired statuses if an input has changed or a status is due. It does nothing while an input is
+// unknown.
 func (t *term) update(ctx context.Context, now time.Time) {
 	t.settle(ctx)
 	answers := t.acks.Now()
@@ -200,13 +201,13 @@ func (t *term) update(ctx context.Context, now time.Time) {
 	}
 }
 
-// same reports whether two lists are identical or equal.
+// same reports whether two lists are equal, at little cost if they share memory.
 func same[E comparable](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// settle determines whether the objects emitted before the last update are in the store, and at which revision. By then
-// the ingester has also compared these objects with each other.
+// settle determines whether the objects emitted before the last update are in the store, and at which revision. When
+// they are, the ingester has also compared these objects with each other.
 func (t *term) settle(ctx context.Context) {
 	taken := t.before
 	t.mu.Lock()
@@ -230,7 +231,7 @@ func (t *term) settle(ctx context.Context) {
 	t.stored = taken
 }
 
-// await requests answers of the replicas about the newest revision that an object waits for.
+// await requests the replicas' answers about the newest revision that an object waits for.
 func (t *term) await(ctx context.Context) {
 	t.mu.Lock()
 	revision := t.objects.Awaited()
@@ -279,8 +280,8 @@ func (r *replica) refusals() (all []acknowledged.Refusal) {
 	return all
 }
 
-// blamed returns the objects of versions withheld from a whole view. Of versions withheld from one identity it returns
-// those in the identity's namespace.
+// blamed returns the likely causes of withheld versions: the first object of each version. A version that is withheld
+// from one identity counts only if that object is in the identity's namespace.
 func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	for _, w := range all {
 		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
@@ -290,7 +291,7 @@ func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	return out
 }
 
-// culprits returns the objects that proxies of their own namespaces refused.
+// culprits returns the likely causes of refusals by proxies in the namespaces of these objects.
 func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	out := []acknowledged.Refusal{}
 	for _, r := range all {

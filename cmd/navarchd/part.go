@@ -32,8 +32,7 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing returns the first failed readiness check, or nil if the process accepts proxies. A process that only ingests
-// is ready once it runs.
+// missing returns the error of the first failed readiness check; nil: the process is ready, as it is without checks.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {
@@ -76,7 +75,7 @@ func (p *part) measure(ctx context.Context) error {
 	}
 }
 
-// depart hands over in order, one part after the other.
+// depart calls the functions of leave in order.
 func (p *part) depart(ctx context.Context) {
 	for _, leave := range p.leave {
 		leave(ctx)

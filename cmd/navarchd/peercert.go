@@ -38,9 +38,9 @@ func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmi
 // storeless reports whether the process has no etcd.
 func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
 
-// addRoots gives a process with role admit alone, without keyring and operator's certificate, a serving certificate
-// that a peer with role ca signs. It trusts the roots of --peer-roots, else those of the ConfigMap istio-ca-root-cert:
-// a writer of that ConfigMap can change webhook configurations anyway.
+// addRoots gives a process with role admit alone a serving certificate that a peer with role ca signs. It does nothing
+// for processes with a keyring or an operator's certificate. The process trusts the roots of --peer-roots, or else of
+// the ConfigMap istio-ca-root-cert: a writer of that ConfigMap can change webhook configurations anyway.
 func (a *assembly) addRoots() (err error) {
 	c := a.config
 	if !c.admitsAlone() || c.hasKeyring() || c.tlsCert != "" {
@@ -79,7 +79,8 @@ func (a *assembly) followRoots(roots *serving.Roots, log *slog.Logger) (func(con
 	}, nil
 }
 
-// rereadRoots reads the operator's file regularly. A file that cannot be read changes nothing.
+// rereadRoots reads the operator's file regularly until ctx ends. While the file cannot be read, the previous roots
+// stay in use.
 func rereadRoots(ctx context.Context, into *serving.Roots, read func() ([]*x509.Certificate, error), log *slog.Logger) error {
 	said := ""
 	for {
@@ -106,19 +107,20 @@ type rootMap struct {
 
 var _ status.Seen[corev1.ConfigMap] = rootMap{}
 
-// Replace implements status.Seen.
+// Replace implements status.Seen. Without the ConfigMap in all the previous roots stay in use.
 func (m rootMap) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
 	m.use(all[m.key].Object)
 }
 
-// Observe implements status.Seen.
+// Observe implements status.Seen. Other objects than the ConfigMap are ignored.
 func (m rootMap) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	if k == m.key {
 		m.use(f.Object)
 	}
 }
 
-// use adopts the ConfigMap's roots; nil: it does not exist. A missing one, or one without roots, changes nothing.
+// use adopts the ConfigMap's roots. For nil (no ConfigMap), or one without valid roots, the previous roots stay in
+// use.
 func (m rootMap) use(there *corev1.ConfigMap) {
 	if there == nil {
 		return

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// kubernetesWriter decides whether this process may write to Kubernetes. It may while it leads the ingesters of its
-// revision, that revision is the promoted one, and no other process writes (the election writer/ in etcd, which all
-// revisions share).
+// kubernetesWriter decides whether this process may write to Kubernetes. Three conditions hold then: it leads the
+// ingesters of its revision, this revision is the promoted one, and it leads the election writer/ in etcd, which all
+// revisions share.
 type kubernetesWriter struct {
 	store    *kv.Store
 	ingester *lead.Elector // of this revision
@@ -28,7 +28,8 @@ type kubernetesWriter struct {
 	nobody   atomic.Bool // no revision is promoted
 }
 
-// newKubernetesWriter sends no request. Any goroutine may call changed when the result of Promoted changes.
+// newKubernetesWriter makes the duty without sending a request. changed is called, by any goroutine, when the result
+// of Promoted changes.
 func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, changed func(), log *slog.Logger) (*kubernetesWriter, error) {
 	elector, err := lead.New(lead.Config{Store: store, Path: store.WriterPath(),
 		Name: c.processName(), Lease: c.lease, Logger: log.With("election", "writer"), Alone: c.dataDir != ""})
@@ -38,10 +39,12 @@ func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, cha
 	return &kubernetesWriter{store: store, ingester: ingester, elector: elector, changed: changed, log: log}, nil
 }
 
-// Promoted reports whether this process leads the ingesters of the promoted revision, as far as it knows.
+// Promoted reports whether this process leads the ingesters of the promoted revision, as far as it knows. It is safe
+// for concurrent use.
 func (w *kubernetesWriter) Promoted() bool { return w.promoted.Load() }
 
-// Until returns until when this process may certainly write (status.Config). Errors are lead.ErrNotLeading, and etcd's.
+// Until returns the time until which this process may certainly write (status.Config). Errors: lead.ErrNotLeading if
+// it may not write, or etcd's.
 func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	if !w.Promoted() {
 		return time.Time{}, lead.ErrNotLeading
@@ -57,7 +60,8 @@ func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 	return leads, nil
 }
 
-// lead runs one term of this revision's leader. It is a candidate for writing while the revision is promoted.
+// lead runs one term of this revision's leader. The process is a candidate of the election writer/ while its revision
+// is promoted.
 func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	defer w.set(false)
 	defer w.nobody.Store(false)
@@ -116,7 +120,8 @@ func (w *kubernetesWriter) set(promoted bool) {
 	}
 }
 
-// stand makes this process a candidate until stop is called, which waits until the candidacy or the term has ended.
+// stand makes this process a candidate of the election writer/ until the caller calls stop or ctx ends. stop blocks
+// until the candidacy has ended.
 func (w *kubernetesWriter) stand(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})

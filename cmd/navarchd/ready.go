@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// ready returns an error while proxies cannot use this process because of its certificates. A process that was sealed
-// from its start has no certificate for its secure address; without another address it is not ready.
+// ready returns an error while proxies cannot use this process because of its certificates. A process that could not
+// unseal the keyring since its start has no certificate for its secure address. If the secure address is its only
+// address, it is not ready.
 func (a *authority) ready() error {
 	if a.config.speaksGRPC() && a.config.grpcAddr == "" && a.config.secureGRPCAddr != "" {
 		if _, err := a.serving.Under(a.ring.State()); err != nil {
@@ -19,7 +20,7 @@ func (a *authority) ready() error {
 	return a.rootsReady()
 }
 
-// sealed returns the note of a replica that cannot sign.
+// sealed returns a note for operators while this replica cannot sign; nil: it can, or has no secure address.
 func (a *authority) sealed() []string {
 	if a.config.secureGRPCAddr == "" || !a.config.speaksGRPC() {
 		return nil
@@ -40,7 +41,8 @@ func (a *authority) sealed() []string {
 }
 
 // rootsReady returns an error while root-cert.pem is missing in the data directory, where agents that start after
-// readiness expect it. A sealed process may have no roots to write, and does not wait.
+// readiness expect it. A process that cannot unseal the keyring may have no roots to write, so it is ready without the
+// file.
 func (a *authority) rootsReady() error {
 	if !a.config.has(roleCA) || a.config.dataDir == "" || a.rooted() {
 		return nil

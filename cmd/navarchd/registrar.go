@@ -16,13 +16,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of one identity at a registration authority: signers are slower than our own key.
+// Bounds of one identity's certificate requests if Kubernetes signers issue the certificates: signers are slower than
+// our own key.
 const (
 	registrations      = 20 // per second, on average
 	registrationsBurst = 500
 )
 
-// addRegistrar adds role ca with Kubernetes signers.
+// addRegistrar adds role ca in the variant in which Kubernetes signers issue the certificates.
 func (a *assembly) addRegistrar() error {
 	c := a.config
 	server, err := caserve.New(caserve.Config{
@@ -47,8 +48,8 @@ func (a *assembly) addRegistrar() error {
 	return nil
 }
 
-// signerRoots returns a signer's roots (caCertificates of the mesh configuration that name it in certSigners), and
-// those of all signers.
+// signerRoots returns a signer's roots (caCertificates of the mesh configuration whose certSigners name the signer),
+// and the roots of all caCertificates.
 func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	s := a.snapshot()
 	if s == nil {
@@ -65,7 +66,8 @@ func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
 	return read(normal.SignerCertificates(s.Mesh().Spec, signer)), read(normal.CACertificates(s.Mesh().Spec))
 }
 
-// signerKnown returns the note of a mesh whose signer has no root.
+// signerKnown returns a note for operators while the default signer has no root; nil: it has one, or no default signer
+// is set.
 func (a *assembly) signerKnown() []string {
 	signer := a.config.env.signer
 	if signer == "" {
@@ -78,17 +80,18 @@ func (a *assembly) signerKnown() []string {
 		signer)}
 }
 
-// deniedAlone has the revocations if another CA signs: the configuration's denials.
+// deniedAlone reports revocations if another CA signs: only the identities that the configuration denies.
 type deniedAlone struct{ denied *identities.Denied }
 
 // RevokedIdentity reports whether the configuration denies an identity.
 func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(id) }
 
-// RevokedSerial returns false: serial numbers are revoked by the other CA.
+// RevokedSerial returns false, because only the other CA revokes serial numbers.
 func (d deniedAlone) RevokedSerial(string) bool { return false }
 
-// elsewhere answers callers in plain text that certificates require TLS.
+// elsewhere is the source of authorities for caserve.RegisterPlain, which tells callers in plain text that certificates
+// require TLS.
 type elsewhere struct{}
 
-// Current returns an empty authority.
+// Current returns an empty authority, never nil, without an error.
 func (elsewhere) Current() (*caserve.Current, error) { return &caserve.Current{}, nil }

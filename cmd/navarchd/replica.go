@@ -57,7 +57,7 @@ type replicaConfig struct {
 	sums      func() []byte // of the replica's proxies, for its record
 }
 
-// replica is role xds: mirror, plan, serve.
+// replica is role xds: it mirrors etcd, plans configuration, and serves it to proxies.
 type replica struct {
 	log      *slog.Logger
 	store    *kv.Store
@@ -66,7 +66,7 @@ type replica struct {
 	planner  *plan.Loop
 	fleet    *fleet.Fleet
 	server   *serve.Server
-	shown    *debug.Proxies // for /debug
+	shown    *debug.Proxies // serves the pages of /debug about proxies
 	withheld *quarantine.Quarantine
 	shared   *share.Loop
 	found    *problems.Loop
@@ -187,8 +187,9 @@ func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func
 	}
 }
 
-// waitingRequests bounds the size of requests that wait for their stream's admission: for one credential four of the
-// largest. The total is unbounded: after a restart each proxy of a fleet waits with its whole state.
+// waitingRequests bounds the bytes of requests that wait for their stream's admission. Each credential may have four
+// requests of the largest size. The total is unbounded, because after a restart each proxy of a fleet waits with its
+// whole state.
 func (c *config) waitingRequests() budget.Limits {
 	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
@@ -232,7 +233,7 @@ func (r *replica) part() part {
 	return all
 }
 
-// alarm returns the store's fault while the replica serves its last state.
+// alarm returns the store's fault as a note for operators, while the replica serves its last state; nil: no fault.
 func (r *replica) alarm() []string {
 	if alarm := r.mirror.Status().Alarm; alarm != nil {
 		return []string{alarm.Error()}
@@ -240,7 +241,7 @@ func (r *replica) alarm() []string {
 	return nil
 }
 
-// countBuilds returns a gauge of the pool's content, which also counts the builds since the last call.
+// countBuilds returns a function that sets the gauges of the pool's content, and counts the builds since its last call.
 func (r *replica) countBuilds() func(time.Time) {
 	built, fragments := [xds.NumTypes]int64{}, int64(0)
 	return func(time.Time) {

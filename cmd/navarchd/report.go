@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// statedFlags lists the flags that were set, as --name=value. Values that look like credentials are cut.
+// statedFlags lists the flags that were set, as --name=value. Values that look like credentials are replaced (cut.Cut).
 func statedFlags(flags *pflag.FlagSet) (all []string) {
 	flags.Visit(func(f *pflag.Flag) {
 		value := cut.String(f.Value.String())
@@ -25,8 +25,8 @@ func statedFlags(flags *pflag.FlagSet) (all []string) {
 	return all
 }
 
-// stated lists the variables of the environment that are read, and no others. Values that look like credentials are
-// cut.
+// stated lists, as NAME=value and sorted, only those variables of the environment that this process reads. Values that
+// look like credentials are replaced (cut.Cut).
 func (e *environment) stated(lookup func(string) (string, bool)) (all []string) {
 	for name := range e.reads {
 		value, set := lookup(name)
@@ -42,7 +42,7 @@ func (e *environment) stated(lookup func(string) (string, bool)) (all []string) 
 	return all
 }
 
-// collector returns what makes this process's part of reports. deliveries is nil without role xds.
+// collector returns the Collector of this process's part of reports. deliveries is nil without role xds.
 func (a *assembly) collector(deliveries *ledger.Ledger) *collect.Collector {
 	c := a.config
 	all := collect.Collector{Pages: a.pages, Lines: c.lines, Metrics: obs.Metrics(),

@@ -29,7 +29,8 @@ func (r right) String() string {
 	return strings.TrimSpace(r.verb + " " + strings.TrimSuffix(r.resource+"/"+r.subresource, "/") + " " + r.name)
 }
 
-// mustWrite lists one right for each kind of object that a leader with this configuration writes to Kubernetes.
+// mustWrite lists one right for each kind of object that a leader with this configuration writes to Kubernetes. Empty:
+// it writes nothing.
 func mustWrite(c ingesterConfig) (all []right) {
 	if c.config.writeRootCerts && !c.config.env.foreign() && c.ring != nil {
 		all = append(all, right{"update", "", "configmaps", "", status.RootCertName})
@@ -48,9 +49,9 @@ func mustWrite(c ingesterConfig) (all []right) {
 	return all
 }
 
-// writeRights checks a leader's own rights. A leader that may write nothing ends its term if another candidate waits.
-// Otherwise a Deployment left behind by an installation, whose service account has lost its rights, would lead as long
-// as it runs.
+// writeRights checks a leader's own rights at the API server. A leader that may write nothing ends its term if another
+// candidate waits. Otherwise a Deployment left behind by an installation, whose service account has lost its rights,
+// would lead as long as it runs.
 type writeRights struct {
 	api     *apiserver.Client
 	must    []right                             // not empty
@@ -61,7 +62,7 @@ type writeRights struct {
 	after   time.Duration // time for which everything must be refused
 
 	refused atomic.Pointer[string] // why everything is refused; nil: it is not
-	gaveUp  int                    // consecutive terms that ended so; used by one term at a time
+	gaveUp  int                    // consecutive terms that ended with errUnfit; used by one term at a time
 }
 
 const (
@@ -73,8 +74,9 @@ const (
 // errUnfit is the reason for a leader to end its term.
 var errUnfit = errors.New("the API server refuses everything that a leader must write")
 
-// fit checks the rights during one term. It returns an errUnfit, or the context's error. Each time that the next
-// leaders do no better, the wait doubles: if no replica has the rights, leadership does not circulate.
+// fit checks the rights during one term. It returns an errUnfit, or the context's error. After each consecutive term
+// that ended with errUnfit the wait doubles, up to an hour, so that leadership does not circulate if no replica has the
+// rights.
 func (w *writeRights) fit(ctx context.Context) error {
 	defer w.refused.Store(nil)
 	var since time.Time // since when everything is refused; zero: it is not
@@ -104,8 +106,8 @@ func (w *writeRights) fit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ask reads the rights of this process. why is empty if it may write something; known is false if the
-// API server does not answer.
+// ask requests the rights of this process. why states what the API server refuses; empty: the process may write
+// something. known is false if the API server does not answer.
 func (w *writeRights) ask(ctx context.Context) (why string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, rightsEvery)
 	defer cancel()

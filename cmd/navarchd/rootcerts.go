@@ -25,23 +25,23 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// content describes a ConfigMap of each namespace with a part of the keyring.
+// content describes one kind of ConfigMap, which each namespace has, with a part of the keyring.
 type content struct {
 	name string
 	text func(*keyring.State) string // empty: there is nothing to write
 	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
-	must bool // every mesh has it, so an unknown content is a problem
+	must bool // every mesh needs it, so a process that does not know the text reports a problem
 }
 
-// The two ConfigMaps: the roots, and the user's own revocation lists, if any.
+// The two kinds of ConfigMaps: the roots, and revocation lists, if the user has own ones.
 var (
 	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) },
 		status.RootCerts, true}
 	ofLists = content{status.ListsName, listsOf, status.Lists, false}
 )
 
-// listsOf returns the user's revocation lists, and our lists for the other issuers, since a user of the lists needs one
-// of every issuer.
+// listsOf returns the user's revocation lists, and our lists for the issuers without one, since verifiers need a list
+// of every issuer. Empty: the user has no lists.
 func listsOf(s *keyring.State) string {
 	if len(s.Lists) == 0 {
 		return ""
@@ -72,8 +72,8 @@ type rootCerts struct {
 	unknown atomic.Pointer[string] // why nothing is written; nil: it is
 }
 
-// newRootCerts sends no request. ring is nil if this process does not follow the keyring. limit is shared by all writes
-// to Kubernetes. Errors name flags.
+// newRootCerts returns the leader's duty to write the ConfigMaps, without sending a request. ring is nil if this
+// process does not follow the keyring. limit is shared by all writes to Kubernetes. Errors name flags.
 func newRootCerts(of content, c *config, cluster *kube.Source,
 	writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
@@ -88,7 +88,7 @@ func newRootCerts(of content, c *config, cluster *kube.Source,
 	return duty{lead: r.lead, problems: r.problems}, nil
 }
 
-// leadWithoutKeyring runs one term without a keyring: it only reports that.
+// leadWithoutKeyring runs one term without a keyring: it writes nothing, and reports the reason as a problem.
 func (r *rootCerts) leadWithoutKeyring(ctx context.Context, _ kv.Epoch) {
 	r.cannot("this process does not follow the keyring (--kek)")
 	<-ctx.Done()
@@ -110,8 +110,8 @@ func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
 	<-wanted
 }
 
-// follow sets the wanted ConfigMaps as the keyring and the namespaces change. While the keyring is sealed they are
-// unknown. needed is closed once there is something to write.
+// follow sets the wanted ConfigMaps as the keyring and the namespaces change. While the keyring is sealed, nothing is
+// wanted. needed is closed once there is something to write.
 func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	need := sync.OnceFunc(func() { close(needed) })
 	defer r.unknown.Store(nil)
@@ -142,7 +142,7 @@ func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	}
 }
 
-// cannot records why a required content is unknown.
+// cannot records why a required ConfigMap cannot be written.
 func (r *rootCerts) cannot(why string) {
 	if !r.must {
 		return

@@ -46,8 +46,8 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles until the context `asked` ends and this process has handed
-// over.
+// serveAll opens the store and runs the loops of all roles. When the context asked ends, this process hands its work
+// over to others, and then its loops end.
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()
@@ -81,7 +81,8 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
-// listenHTTP opens the HTTP addresses. asked answers /debug and /api/v1; ready and notes are the content of /ready.
+// listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1; ready
+// and notes provide the content of /ready. Errors name flags.
 func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
 	pages, err := net.Listen("tcp", c.httpAddr)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// newSealer makes the process's sealer, which keyring and vault share; nil: no key encryption key is given.
+// newSealer makes the process's sealer, which keyring and vault share; nil: --kek is not set. Errors name the flag.
 func newSealer(c *config, store blobs) (seal.Sealer, error) {
 	if c.kek == "" {
 		return nil, nil
@@ -28,8 +28,9 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check that a mesh is new: etcd has neither a keyring nor the MAC key, without which no Secret
-// is sealed. If there is one, a missing key file was lost or is not mounted yet; a new file would open nothing.
+// nothingSealed returns a check that nothing was ever sealed: etcd has neither a keyring nor the MAC key, which exists
+// once a Secret was sealed. Otherwise the missing key file was lost or is not mounted yet, and another key would open
+// nothing.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
 		for _, folder := range []string{"keys/", "sealing/"} {

@@ -37,8 +37,8 @@ type sources struct {
 	clusters *remote.Clusters // other clusters that Secrets of the config cluster name; nil without the config cluster
 }
 
-// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name (others), or both. It sends
-// no request. Errors name flags.
+// newSources makes the sources that the flags name: a folder, a Kubernetes cluster, or both. others configures the
+// clusters that Secrets of the Kubernetes cluster name. newSources sends no request. Errors name flags.
 func newSources(c *config, others remote.Config, log *slog.Logger) (from sources, err error) {
 	if c.configDir != "" {
 		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, Log: log}); err != nil {
@@ -61,14 +61,14 @@ func newSources(c *config, others remote.Config, log *slog.Logger) (from sources
 	return from, nil
 }
 
-// refer passes the needed Secrets to all clusters.
+// refer passes the references to needed Secrets to all clusters.
 func (s sources) refer(all []object.Reference) {
 	s.cluster.Refer(all)
 	s.clusters.Refer(all)
 }
 
-// remotes configures the discovery of other clusters, by the leader and by the processes that read their credentials,
-// sealed, from the store. With a nil sealer the leader stores no credentials.
+// remotes configures the discovery of other clusters. The leader finds them, and stores their credentials, sealed;
+// other processes read the credentials from the store. With a nil sealer the leader stores no credentials.
 func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) remote.Config {
 	others := remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles,
 		Store: store, Log: log}
@@ -78,8 +78,8 @@ func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) 
 	return others
 }
 
-// newNames makes the leader resolve the names of networks' gateways, as reported by the ingester's loop; empty: they
-// are not resolved.
+// newNames returns the leader's duty to resolve the DNS names of networks' gateways, which the ingester's loop reports.
+// nil: the flags do not enable it.
 func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
@@ -104,8 +104,8 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 	return all
 }
 
-// normal returns the options of normal forms. In Kubernetes the mesh configuration is that of this process's namespace
-// and revision.
+// normal returns the options by which objects become records. In Kubernetes the mesh configuration is that of this
+// process's namespace and revision.
 func (c *config) normal() normal.Options {
 	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers,
 		ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
@@ -124,7 +124,7 @@ func (c *config) automaticRanges() []netip.Prefix {
 	return []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}
 }
 
-// origins returns the sources that must be complete before anything is written.
+// origins returns the origins of the sources that must be read completely before the leader writes anything.
 func (s sources) origins(c *config) (all []origin.Origin) {
 	if s.folder != nil {
 		all = append(all, origin.Origin{})
@@ -144,7 +144,8 @@ func (s sources) origins(c *config) (all []origin.Origin) {
 	return append(all, jwks.Origin())
 }
 
-// readUntil returns the time up to which this process, as leader, has read each cluster.
+// readUntil returns, by cluster, the time up to which this process has read the cluster as leader. nil: the config
+// cluster was not read.
 func (s sources) readUntil() map[string]asof.Read {
 	until, everywhere := s.cluster.ReadUntil()
 	if until.IsZero() {

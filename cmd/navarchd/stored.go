@@ -12,8 +12,9 @@ import (
 
 var _ api.Objects = (*ingester)(nil)
 
-// Stored implements api.Objects. The revision is that of the newest batch once the ingester has processed the object's
-// generation, and nothing waits to be written. Errors are the context's.
+// Stored implements api.Objects. Once the ingester has processed the object's generation, and nothing waits to be
+// written, Revision is that of the newest batch; before, it is 0. If this process does not lead, only the zero Stored
+// is returned. Errors are the context's.
 func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi.Stored, err error) {
 	if _, s.Leads = i.lead.Epoch(); !s.Leads {
 		return s, nil
@@ -28,7 +29,7 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	if s.Read, s.Generation = true, found.Generation; found.Generation < q.Generation {
 		return s, nil
 	}
-	for range 2 { // the ingester reports Settled between two of its inputs, so the second pass covers the object
+	for range 2 { // Settled may be outdated after one Settle, but not after two
 		if err := i.loop.Settle(ctx); err != nil {
 			return s, err
 		}
@@ -46,8 +47,8 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	return s, err
 }
 
-// find returns an object of the config cluster or of the folder as the ingester knows it; nil: it has read none. Errors
-// are the context's.
+// find returns an object of the config cluster, or else of the folder, as the ingester has read it; nil: the ingester
+// has not read it. Errors are the context's.
 func (i *ingester) find(ctx context.Context, q api.StoredQuestion) (id object.ID, found *object.Object, err error) {
 	var ids []object.ID
 	for _, source := range []string{origin.Kube, origin.Files} {

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// telemetry records each change's progress, from its event to the last acknowledgement.
+// telemetry records the progress of each change of configuration, from its event to the last acknowledgement.
 type telemetry struct {
 	commits changes.Commits
 	written changes.Written
@@ -27,7 +27,7 @@ type telemetry struct {
 	tracer  *obs.Tracer // nil: no tracing
 }
 
-// newTelemetry makes the records; with --otlp-endpoint it also traces.
+// newTelemetry makes empty records; with --otlp-endpoint they include traces.
 func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetry, err error) {
 	t = &telemetry{changes: changes.NewLog(log)}
 	t.tracer, err = newTracer(ctx, c, log)
@@ -60,7 +60,7 @@ func newTracer(ctx context.Context, c *config, log *slog.Logger) (*obs.Tracer, e
 	return obs.NewTracer(sdktrace.NewBatchSpanProcessor(exporter, sdktrace.WithBatchTimeout(time.Second)), c.mesh, c.processName()), nil
 }
 
-// tracing determines the etcd whose revisions are traced, and flushes the last spans at the end.
+// tracing returns the task that passes the id of the etcd cluster to the tracer, and flushes the last spans at the end.
 func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	return loop.Task{Name: "trace", Run: func(ctx context.Context) error {
 		for ctx.Err() == nil {
@@ -89,8 +89,8 @@ func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.B
 	}
 }
 
-// tracePlans returns the function by which the planner reports a finished plan to the log and to the tracer; a nil
-// tracer gets no report.
+// tracePlans returns the function that the planner calls after each plan. It reports the plan to the log and, unless
+// nil, to the tracer.
 func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		log.Planned(revision, path, moved)
@@ -105,7 +105,8 @@ func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path 
 	}
 }
 
-// traceMirror traces a snapshot. A snapshot from a list has no commit time.
+// traceMirror traces a snapshot of the mirror. A snapshot that was listed instead of watched has no commit time, and is
+// not traced.
 func traceMirror(tracer *obs.Tracer, c mirror.Change) {
 	if tracer != nil && !c.Committed.IsZero() {
 		tracer.Mirrored(c.New.Revision(), c.Committed, time.Now(), len(c.Edits))

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// validate completes the configuration. Every message names the invalid flag or variable.
+// validate reads the environment, sets defaults, and checks the configuration. The error joins all findings; each names
+// the invalid flag or variable.
 func (c *config) validate() error {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -27,7 +28,7 @@ func (c *config) validate() error {
 	return errors.Join(problems...)
 }
 
-// checkRoles verifies that the roles exist and have what they need.
+// checkRoles verifies that the roles exist, and that the flags which they need are set.
 func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleCA) && c.kek == "" && !c.env.signers {
 		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
@@ -59,8 +60,8 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	}
 }
 
-// checkCredentials verifies that the secure address can authenticate its callers. Without a verifiable credential it
-// would have to serve all callers or none at all.
+// checkCredentials verifies that the secure address can authenticate its callers. If this process could verify no kind
+// of credential, it would have to serve all callers, or refuse all.
 func (c *config) checkCredentials(refuse func(format string, args ...any)) {
 	if c.clientCA != "" && (c.tlsCert == "" || c.secureGRPCAddr == "") {
 		refuse("--tls-client-ca is for the secure address (--secure-grpc-addr), which needs --tls-cert and --tls-key where clients are" +

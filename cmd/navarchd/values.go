@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Parsers of environment variables (environment.read): each stores the parsed text, or returns an error.
+// Parsers of environment variables (environment.read). Each function returns a parser that stores the value in into.
+// Except for addressBlocks, an error leaves the variable unchanged.
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
 }
 
-// list parses a comma-separated list; spaces are ignored.
+// list parses a comma-separated list, and appends to into. Spaces around elements and empty elements are ignored.
 func list(into *[]string) func(string) error {
 	return func(v string) error {
 		for one := range strings.SplitSeq(v, ",") {
@@ -50,7 +51,7 @@ func boolean(into *bool) func(string) error {
 	}
 }
 
-// addressRange parses a range of IP addresses of that many bits, with at least 16 addresses.
+// addressRange parses a range of at least 16 IP addresses; bits is the length of an address (32 or 128).
 func addressRange(into *netip.Prefix, bits int) func(string) error {
 	return func(v string) error {
 		p, err := netip.ParsePrefix(v)
@@ -65,7 +66,7 @@ func addressRange(into *netip.Prefix, bits int) func(string) error {
 	}
 }
 
-// addressBlocks parses a list of ranges of IP addresses.
+// addressBlocks parses a comma-separated list of ranges of IP addresses, which replaces into.
 func addressBlocks(into *[]netip.Prefix) func(string) error {
 	return func(v string) error {
 		*into = nil

@@ -26,8 +26,8 @@ import (
 // right of a proxy before it sends a private key (istio: pilot/pkg/credentials/kube/secrets.go, Authorize).
 // Implementations must be safe for concurrent use.
 type Authoriser interface {
-	// MayListSecrets returns the right of a service account. It may block until ctx ends. An error means that the right is
-	// not known now.
+	// MayListSecrets returns the right of a service account. It may block until ctx ends. An error means that the right
+	// is not known now.
 	MayListSecrets(ctx context.Context, who view.Identity) (Answer, error)
 }
 

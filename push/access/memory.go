@@ -57,7 +57,7 @@ type state struct {
 	doubted  bool      // the identity must be queried again at once
 }
 
-// NewMemory returns a Memory without answers. Zero fields of s mean the defaults.
+// NewMemory returns a Memory without answers. Fields of s that are zero or negative mean the defaults.
 func NewMemory(s Settings) *Memory {
 	for _, d := range []struct {
 		value     *time.Duration
@@ -70,8 +70,9 @@ func NewMemory(s Settings) *Memory {
 	return &Memory{settings: s, answers: map[view.Identity]*state{}}
 }
 
-// Standing returns the right of an identity at the time now. If the last query failed, the right is known and refused,
-// except while the last positive answer is younger than Settings.Away.
+// Standing returns the right of an identity at the time now. An answer that is still valid by the Settings is the
+// right. Otherwise the right is unknown until a query has ended. If that query failed, the right is known: allowed
+// while the last answer was positive and is younger than Settings.Away, and else refused.
 func (m *Memory) Standing(who view.Identity, now time.Time) Standing {
 	r := m.answers[who]
 	if r == nil {
@@ -102,8 +103,8 @@ func (m *Memory) validity(r *state) time.Duration {
 }
 
 // Queries returns the identities among the wanted ones about which the authoriser must be queried now, sorted. The
-// caller must call Answered or Failed for each. wait is the time after which there may be more. Queries drops outdated
-// answers of other identities.
+// caller must call Answered or Failed for each; until then they are not returned again. wait is the time after which
+// there may be more, at most an hour. Queries also drops outdated answers of identities that are not wanted.
 func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}
@@ -146,8 +147,9 @@ func (m *Memory) due(r *state) time.Time {
 	return r.at.Add(m.validity(r))
 }
 
-// Doubt makes the next Queries return an identity, because its right may have changed. Until the new answer, the
-// present answer is used. If a query about the identity is running, the identity is queried again after it.
+// Doubt makes the next Queries return an identity, because its right may have changed. Until the next answer, the
+// present answer is used. If a query about the identity is running, the identity is queried again after it. For an
+// identity that Queries has not seen, nothing happens.
 func (m *Memory) Doubt(who view.Identity) {
 	if r := m.answers[who]; r != nil {
 		r.doubted = true

@@ -35,7 +35,8 @@ func References(r model.Record) iter.Seq[Reference] {
 }
 
 // PullSecret returns the Secret with the credentials for the image of a WasmPlugin or TrafficExtension. It is in the
-// namespace of the record. ok is false if the record is of another kind, or its module is fetched without credentials.
+// namespace of the record. ok is false if the record is of another kind, applies to no workload, or its module is
+// fetched without credentials; ref is not to be used then.
 func PullSecret(r model.Record) (ref Reference, ok bool) {
 	e, is := r.(*model.TrafficExtension)
 	if !is || len(Selectors(r)) == 0 {
@@ -60,7 +61,8 @@ func AllReferences(r model.Record) iter.Seq[Reference] {
 }
 
 // ParseName parses the name of a Secret in one of these forms: NAME, as in credentialName, NAMESPACE/NAME, both also
-// behind model.SecretCredential, and NAMESPACE/NAME behind model.GatewaySecretCredential. ok is false for other names.
+// behind model.SecretCredential, and NAMESPACE/NAME behind model.GatewaySecretCredential. ok is false for other names;
+// ref is not to be used then.
 func ParseName(name string) (ref Reference, ok bool) {
 	rest, qualified := strings.CutPrefix(name, model.GatewaySecretCredential)
 	if !qualified {
@@ -161,9 +163,10 @@ func reaches(r model.Record, root, namespace string) (ok bool) {
 	return ok
 }
 
-// Selectors returns the workload selectors of a record that may refer to Secrets. The record applies to a workload if
-// one of the selectors matches the workload's labels. An empty selector matches all workloads. For a record with
-// targetRefs, the result has a selector for each Gateway among the targets, and no selector for targets of other kinds.
+// Selectors returns the workload selectors of a record of a kind that may refer to Secrets. The record applies to a
+// workload if one of the selectors matches the workload's labels. An empty selector matches all workloads. For a record
+// with targetRefs, the result has a selector for each Gateway among the targets, and no selector for targets of other
+// kinds. For records of other kinds the result has no meaning.
 func Selectors(r model.Record) []map[string]string {
 	var selector map[string]string
 	var targets []*typev1.PolicyTargetReference
@@ -194,7 +197,7 @@ func Selected(selectors, sets []map[string]string) bool {
 	})
 }
 
-// SelectsAll reports whether one of a record's selectors matches all workloads.
+// SelectsAll reports whether one of a record's selectors is empty, and so matches all workloads.
 func SelectsAll(selectors []map[string]string) bool {
 	return slices.ContainsFunc(selectors, func(selector map[string]string) bool { return len(selector) == 0 })
 }
@@ -212,8 +215,8 @@ const (
 
 // UseOf returns the use of a Secret by the workloads of an identity. The Secret is in the identity's namespace.
 // candidates are the records that may refer to it, and root is the mesh's root namespace. labels returns the sets of
-// labels of the identity's workloads in the configuration, not those that proxies state. It is called only if a
-// selector decides.
+// labels of the identity's workloads in the configuration, not those that proxies state; empty: unknown. It is called
+// only if a selector decides, and may be called several times.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {

@@ -15,7 +15,7 @@ import (
 const authorities = model.AuthoritiesSuffix
 
 // ConfigMap parses the name of a ConfigMap with CAs, configmap://NAMESPACE/NAME. ok is false for other and for
-// malformed names.
+// malformed names; ref is not to be used then.
 func ConfigMap(name string) (ref Reference, ok bool) {
 	namespace, short, is := model.ConfigMapOf(name)
 	return Reference{namespace, short}, is && short != ""
@@ -28,7 +28,7 @@ type SecretUse struct {
 	Selector  map[string]string // labels of the workloads; empty: all workloads
 	Of        string            // namespace of the Secret or ConfigMap; empty: the workload's namespace
 	ConfigMap bool              // Name is the name of a ConfigMap
-	Gateways  bool              // the workloads are those in Namespace that Gateways select
+	Gateways  bool              // only the workloads in Namespace that Gateways select
 	Field     string            // field of the record that contains the name; empty for an EnvoyFilter
 }
 

@@ -44,8 +44,8 @@ func NewCollector(log *slog.Logger) *Collector {
 func (c *Collector) Now() *Answers { return c.now.Load() }
 
 // Acknowledged returns the newest revision that all of the named replicas have acknowledged. It is 0 if a replica has
-// not answered, and math.MaxInt64 without replicas. waiting has the replicas that have not acknowledged the revision
-// upTo.
+// not answered the present leader, and math.MaxInt64 without replicas. waiting names the replicas that have not
+// acknowledged the revision upTo, in the order of replicas.
 func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, waiting []string) {
 	revision = math.MaxInt64
 	for _, name := range replicas {
@@ -58,7 +58,8 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 }
 
 // Run follows the answers in store until ctx ends. Then it drops the answers, and returns nil. epoch is that of the
-// present leader. The error means that store cannot follow the folder, which is a fault of this build.
+// present leader: revisions count only from answers to its questions. The error means that store cannot follow the
+// folder, which is a fault of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -99,7 +100,8 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 }
 
 // Await writes a revision as the leader's question. It does not wait for answers. If this Collector has written the
-// same or a newer revision in the epoch before, Await writes nothing. The error is that of kv.Store.ChangeFenced.
+// same or a newer revision in the epoch before, Await writes nothing. The error is that of kv.Store.ChangeFenced, such
+// as kv.ErrDeposed, or a timeout after 5 s.
 func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, revision int64) error {
 	q := question{epoch.Revision, revision}
 	if c.asked.Epoch == q.Epoch && c.asked.Revision >= revision {
@@ -118,9 +120,9 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 }
 
 // Withdraw deletes the question of an earlier leader, so that replicas delete their answers. It is for a leader that
-// asks no questions. Without a question it writes nothing. It repeats failed writes until the question is deleted, the
-// epoch is deposed, or ctx ends, and then returns nil. log nil: slog.Default(). The error means that store cannot
-// follow the folder.
+// asks no questions. If there is no question, it writes nothing. It repeats failed writes until the question is
+// deleted, the epoch is deposed, or ctx ends, and then returns nil. log nil: slog.Default(). The error means that store
+// cannot follow the folder.
 func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

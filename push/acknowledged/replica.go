@@ -12,17 +12,18 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config holds the settings of a replica's Loop.
+// Config holds the settings of a replica's Loop. Run's goroutine calls the functions.
 type Config struct {
 	Name string // name of the replica in the fleet
 	// Notified returns the revision up to which the plan has notified every stream of its changes.
 	Notified func() int64
-	// Unsettled records the streams that have not acknowledged their current configuration. left returns how many of these
-	// streams are still unsettled. Streams that have ended, or whose client has refused a part, count as settled.
+	// Unsettled records the streams that have not acknowledged their current configuration. left returns how many of
+	// these streams are still unsettled. Streams that have ended, or whose client has refused a part, count as settled.
 	Unsettled func() (left func() int)
 	// Refused returns the objects because of which proxies refuse configuration now.
 	Refused func() []Refusal
-	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at every fourth check.
+	// Every is the interval of the checks while there is a question; 0: 250 ms. Refused is called at every fourth
+	// check.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
@@ -42,7 +43,7 @@ type Loop struct {
 	ticks   int // number of checks since the question
 }
 
-// New returns the Loop of a replica.
+// New returns the Loop of a replica. It sends no request.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = 250 * time.Millisecond
@@ -53,8 +54,8 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8]}
 }
 
-// Run answers the leader's questions in store until ctx ends, and then deletes the answer. Failed writes are logged and
-// repeated. The error means that store cannot follow the folder of questions.
+// Run answers the leader's questions in store until ctx ends, and then deletes the answer and returns nil. Failed
+// writes are logged and repeated. The error means that store cannot follow the folder of questions.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	questions, err := store.Follow(ctx, awaited)
 	if err != nil {

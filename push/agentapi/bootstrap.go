@@ -18,8 +18,8 @@ const (
 // BootstrapPatch is one patch of an EnvoyFilter to the bootstrap.
 type BootstrapPatch struct {
 	From string // the EnvoyFilter and the field of the patch, for messages
-	// Merge is the JSON, with protobuf's field names, that the agent merges into the bootstrap. Objects are merged field
-	// by field, but objects with "@type" are replaced. Lists are appended. null removes a field.
+	// Merge is the JSON, with protobuf's field names, that the agent merges into the bootstrap. Objects are merged
+	// field by field, but objects with "@type" are replaced. Lists are appended. null removes a field.
 	Merge map[string]any
 }
 
@@ -40,8 +40,8 @@ func EncodeBootstrap(patches []BootstrapPatch) (*structpb.Struct, error) {
 	return structpb.NewStruct(map[string]any{bootstrapPatches: list})
 }
 
-// DecodeBootstrap decodes the body of the resource. It fails if the body is not a Struct, or if a patch has no object
-// to merge.
+// DecodeBootstrap decodes the body of the resource; nil: there are no patches. It fails if the body is not a Struct, or
+// if a patch has no object to merge.
 func DecodeBootstrap(body *anypb.Any) ([]BootstrapPatch, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {

@@ -38,8 +38,8 @@ func (o Owner) Encode() *structpb.Struct {
 	}}
 }
 
-// DecodeOwner decodes the body of the resource. It fails if the body is not a Struct, or if the address is neither
-// empty nor host:port.
+// DecodeOwner decodes the body of the resource; absent fields are zero. It fails if the body is not a Struct, or if the
+// address is neither empty nor host:port.
 func DecodeOwner(body *anypb.Any) (Owner, error) {
 	var fields structpb.Struct
 	if err := body.UnmarshalTo(&fields); err != nil {
@@ -77,8 +77,8 @@ func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
-// DecodeTrust decodes the body of the resource. It fails if the body is not a CertificateValidationContext. It does not
-// validate the roots and lists.
+// DecodeTrust decodes the body of the resource; absent parts are nil. It fails if the body is not a
+// CertificateValidationContext. It does not validate the roots and lists.
 func DecodeTrust(body *anypb.Any) (Trust, error) {
 	var m tlsv3.CertificateValidationContext
 	if err := body.UnmarshalTo(&m); err != nil {

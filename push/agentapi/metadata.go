@@ -73,7 +73,8 @@ func EncodeBehind(revision int64) metadata.MD {
 	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
-// DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason.
+// DecodeBehind returns the revision in the trailer of EncodeBehind. ok is false if the stream ended for another reason,
+// or the revision is not valid.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
 	return decodeRevision(single(trailer.Get(behindTrailer)))
 }

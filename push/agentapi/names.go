@@ -39,7 +39,7 @@ const (
 )
 
 // AppendName appends the encoding of a name to b, and returns the result. An encoded table is the concatenation of
-// encoded names.
+// encoded names. The name is not validated; empty fields are left out.
 func AppendName(b []byte, n Name) []byte {
 	var info []byte
 	for _, a := range n.Addresses {
@@ -63,8 +63,9 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// DecodeNames decodes the body of a name table. It leaves out invalid addresses, and names without a host or without
-// any valid address. It ignores unknown fields. It fails if the body is of another type or does not decode.
+// DecodeNames decodes the body of a name table; nil: it has no names. Host, Shortname and Namespace are lower-cased. It
+// leaves out invalid addresses, and names without a host or without any valid address. It ignores unknown fields. It
+// fails if the body is of another type or does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
 		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true.
+// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true. It must be
+// called without the lock.
 func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -98,7 +99,7 @@ func (a *account) newestUnproven(c *credential) *Entry {
 	return nil
 }
 
-// add counts a stream of a credential.
+// add counts a stream for its credential and identity.
 func (l *Ledger) add(c *credential, e *Entry) {
 	e.credential = c
 	e.place = c.streams.PushBack(e)

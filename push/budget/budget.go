@@ -5,10 +5,10 @@
 // forged. A token and the certificates that are issued for it count as one credential. If several proxies share a
 // credential, node IDs distinguish them, but these are unverified.
 //
-// A credential is called light while it has no more streams than one proxy needs. Other callers can never end the
-// streams of a light credential. The limits of an identity apply to credentials with more streams, and to credentials
-// without a Pod. These limits grow with the number of the identity's known workloads (Config.Workloads). They have a
-// minimum, because Pods without a Service are not known.
+// A credential is called light while it has no more streams than one proxy needs (Limits.Workload). Other callers can
+// never end the streams of a light credential. The limits of an identity apply to credentials that are not light, and
+// to credentials without a Pod. These limits grow with the number of the identity's known workloads (Config.Workloads).
+// They have a minimum, because Pods without a Service are not known.
 //
 // A stream is called proven if its token is bound to a Pod, or if its connection comes from the address of a known
 // workload. A stream that is not proven can neither displace a proven stream nor cause its refusal.
@@ -26,13 +26,13 @@ import (
 	"time"
 )
 
-// Limits are the limits of all counts. In each field 0 means the default.
+// Limits are the limits of all counts. In each field a value of 0 or less means the default.
 type Limits struct {
-	Workload int // streams of one workload, and of a light credential; 0: 8, because reconnecting streams overlap
+	Workload int // most streams of a workload, and of a light credential; 0: 8, because reconnecting streams overlap
 	Least    int // streams of an identity; proven streams of light credentials may exceed it; 0: 1,024
 	PerKnown int // added to Least for each known workload; 0: 4
 
-	Names         int // bytes that an identity's streams may use for names without a resource; 0: 32 MiB
+	Names         int // bytes for subscribed names without a resource (Entry.Spend) of an identity's streams; 0: 32 MiB
 	NamesPerKnown int // added to Names for each known workload; 0: 4 KiB
 	NamesFree     int // bytes of names of each stream that are not counted; 0: 16 KiB
 
@@ -51,9 +51,9 @@ type Limits struct {
 // Config holds the settings of a Ledger. The zero Config is valid.
 type Config struct {
 	Limits
-	// Workloads returns the addresses of an identity's known workloads. The result must not change afterwards. It is
-	// called for an identity with many streams at most once in ten seconds, and never with the lock held. nil: no workload
-	// is known.
+	// Workloads returns the addresses of an identity's known workloads. The result must not change afterwards.
+	// Workloads is called at most once in ten seconds for an identity, when the identity uses a good part of a limit or
+	// has connections that are not proven. No lock is held during the call. nil: no workload is known.
 	Workloads func(identity string) map[netip.Addr]struct{}
 	Now       func() time.Time // nil: time.Now
 }
@@ -68,7 +68,7 @@ type Holder struct {
 	From       netip.Addr // address of the connection's peer; zero: unknown
 }
 
-// ErrExhausted means that the identity has reached a limit. All errors of this package match it (errors.Is).
+// ErrExhausted means that a limit is reached. All errors of this package match it (errors.Is).
 var ErrExhausted = errors.New("as much as this identity may have")
 
 // errNewer is the error with which a workload's oldest stream ends when the workload has too many.
@@ -132,8 +132,8 @@ type credential struct {
 	idleAt    time.Time
 }
 
-// Entry is one stream or connection that a Ledger counts. Its methods may be called from any goroutine. The methods of
-// a nil Entry permit everything.
+// Entry is one stream or connection that a Ledger counts; both are called streams below. Its methods may be called from
+// any goroutine. The methods of a nil Entry permit everything and count nothing.
 type Entry struct {
 	ledger     *Ledger
 	credential *credential
@@ -168,9 +168,13 @@ func New(c Config) *Ledger {
 	return &Ledger{cfg: c, accounts: map[string]*account{}}
 }
 
-// Enter counts a stream of a holder until Entry.Leave. If the stream must end, for example so that another may enter,
-// end is called with the reason, from any goroutine and without a lock held. Enter fails if the identity may have no
-// more streams. The error matches ErrExhausted and states the identity's number of streams.
+// Enter counts a stream of a holder until Entry.Leave. It fails if the identity may have no more streams; the error
+// matches ErrExhausted and states the identity's number of streams. Enter may instead end another stream of the
+// identity to make room. If h.Pod is set and the credential has more than Limits.Workload streams, its oldest stream
+// ends.
+//
+// If the stream must end, end is called once with the reason, which matches ErrExhausted. The call may come from any
+// goroutine, and no lock is held. The caller must then close the stream and still call Leave. end must not be nil.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	l.refreshKnown(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}
@@ -202,8 +206,10 @@ func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	return e, nil
 }
 
-// Node sets the node ID of the stream. If the workload then has too many streams, its oldest stream ends. So a client
-// that reconnects is never refused because of its own old connections. For a credential of a Pod it has no effect.
+// Node sets the node ID of the stream, which identifies the workload within the credential. If the workload then has
+// more than Limits.Workload streams, its oldest stream ends. So a client that reconnects is never refused because of
+// its own old connections. Node has no effect for a credential of a Pod, after a previous call, or after the stream
+// ended.
 func (e *Entry) Node(id string) {
 	if e == nil || e.holder.Pod {
 		return
@@ -228,8 +234,9 @@ func (e *Entry) Leave() {
 	e.drop()
 }
 
-// Spend requests bytes for names without a resource, and returns how many are granted. A negative number returns bytes
-// to the budget.
+// Spend requests bytes for subscribed names without a resource, and returns how many are granted, from 0 to bytes. A
+// negative number of bytes releases bytes; the result is then the negative number that is released. If the stream has
+// ended, no bytes are granted.
 func (e *Entry) Spend(bytes int) (granted int) {
 	if e == nil {
 		return bytes
@@ -244,8 +251,9 @@ func (e *Entry) Spend(bytes int) (granted int) {
 	return e.spend(bytes)
 }
 
-// Join returns nil if a view may be planned for the stream now, and otherwise an error that matches ErrExhausted. Each
-// credential has a pace of joins, and faster joins count for the pace of the identity.
+// Join returns nil if the configuration of the stream's proxy may be planned at present. Otherwise the error matches
+// ErrExhausted. A credential may join 16 times at once, then once in 2 s. Further joins count for the identity, which
+// may have as many in 30 s as it may have streams.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil
@@ -264,8 +272,8 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask counts one request of a tool until done is called. It fails if too many requests of the identity are in progress.
-// The error matches ErrExhausted.
+// Ask counts one request of a tool until done is called. It fails if Limits.Asks requests of the identity are in
+// progress; the error matches ErrExhausted, and done is nil. Further calls of done have no effect.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil
@@ -284,8 +292,9 @@ func (e *Entry) Ask() (done func(), err error) {
 	}), nil
 }
 
-// Blame reports whether the objects of a refused resource may be looked up now, and counts the look-up. Each identity
-// has a pace. One credential may use a quarter of it, so that one Pod does not use up the pace of its service account.
+// Blame reports whether the objects that caused a resource may be looked up, after the proxy refused the resource. If
+// so, it counts the look-up. An identity may have 64 look-ups at once, then 4 per second. One credential may use a
+// quarter of that, so that one Pod does not use up the pace of its service account.
 func (e *Entry) Blame() bool {
 	if e == nil {
 		return true
@@ -331,7 +340,7 @@ func (l *Ledger) Held() int {
 }
 
 // Count returns an identity's numbers of streams, of credentials (including those whose streams ended recently), and of
-// bytes of names.
+// bytes of names beyond Limits.NamesFree. For an unknown identity all are 0.
 func (l *Ledger) Count(identity string) (streams, credentials, names int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,9 +7,9 @@ import "time"
 const workBurst = 25 * time.Second
 
 // Work counts the cost of handling frames of a connection, in units of about 1 µs. It returns the time for which the
-// connection must not be read; 0: it may be read. The units count for the pace of the credential. Units of connections
-// that are not proven also count for a pace of the identity, so that many credentials are of no use to a caller. Work
-// does not block.
+// connection must not be read; 0: it may be read. The units count for the credential (Limits.Work). Units of
+// connections that are not proven also count for the identity (Limits.WorkInAll), so that many credentials are of no
+// use to a caller. The work of up to 25 s may be used at once. Work does not block.
 func (e *Entry) Work(units int) (wait time.Duration) {
 	if e == nil {
 		return 0

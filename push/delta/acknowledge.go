@@ -9,26 +9,27 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Kind is the type of event that a Report describes.
+// Kind is the kind of event that a Report describes.
 type Kind uint8
 
-// The values of Kind.
+// The kinds of events.
 const (
 	Acked   Kind = iota // the client accepted a response
 	Nacked              // the client refused a resource; Name is empty while the resource is not known
 	Expired             // the client sent a nonce of no response in flight
 )
 
-// Report is an event that the caller may count, log or act on.
+// Report is an event that the caller may count, log or act on. A NACK makes one Report for each refused resource that
+// is known, or one without a Name.
 type Report struct {
 	Kind     Kind
 	Type     xds.Type
-	Nonce    string
-	Revision int64  // the store's revision from which the response was made
-	Name     string // the refused resource
-	Version  string // the refused version
-	Good     string // the last good version, which stays in effect; empty: none
-	Text     string // Envoy's message, shortened
+	Nonce    string // nonce of the request, cut to 64 bytes
+	Revision int64  // the store's revision from which the response was made; 0 for Expired
+	Name     string // Nacked: the refused resource; empty: not known
+	Version  string // Nacked: the refused version
+	Good     string // Nacked: the last good version, which stays in effect; empty: none
+	Text     string // Nacked: Envoy's message, at most 512 bytes, without content of secrets
 }
 
 // maxText is the maximum length in bytes of Report.Text. Envoy's message may contain the whole resource.
@@ -89,7 +90,7 @@ func (s *State) take(t xds.Type, i int) flight {
 	return f
 }
 
-// carriesOn moves the overrides of an older response in flight to a newer one.
+// carriesOn records that the newer response in flight also contains the resources of the older one.
 func (ty *typed) carriesOn(newer, older uint64) {
 	for name, o := range ty.overrides {
 		if o.flying == older && o.now != nil {

@@ -6,15 +6,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ahead is a listener or a route that was sent although it newly names an open cluster. Envoy may still refuse the
-// cluster, and reports a refusal only when all warming clusters are warm.
+// ahead is a listener or a route that was sent although it newly names an open cluster: a cluster of which the client
+// has acknowledged no version. Envoy may still refuse the cluster, and reports a refusal only when all warming clusters
+// are warm.
 type ahead struct {
 	t      xds.Type
 	before *xds.Resource // the last version that names no open cluster; nil: none
 	sent   *xds.Resource
 }
 
-// maxAhead is the number of such resources that a stream remembers.
+// maxAhead is the maximum length of State.ahead.
 const maxAhead = 256
 
 // goesAhead records the resources of a response that newly name an open cluster. It is called before the response is
@@ -49,7 +50,7 @@ func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
 	}
 }
 
-// arrives removes the recorded resources that no longer name an open cluster.
+// arrives removes the resources from s.ahead that no longer name an open cluster. It is called after an answer to CDS.
 func (s *State) arrives() {
 	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
 		return
@@ -62,8 +63,8 @@ func (s *State) arrives() {
 	}
 }
 
-// fallBack marks the last good versions of recorded resources that name a refused cluster to be sent again. It is
-// called if the client has no other version of the cluster. A newer version of such a resource is sent as usual.
+// fallBack marks resources of s.ahead that name a refused cluster, so that their last good versions are sent again. It
+// is called if the client has no other version of the cluster. A newer version of such a resource is sent as usual.
 func (s *State) fallBack(cluster string) {
 	for _, a := range s.ahead {
 		ty := &s.types[a.t]
@@ -95,7 +96,7 @@ func (s *State) comesBack(clusters []*xds.Resource) {
 	}
 }
 
-// unusable drops recorded last good versions that name a removed cluster, because they cannot be sent again.
+// unusable drops the last good versions in s.ahead that name a removed cluster, because they cannot be sent again.
 func (s *State) unusable(removed []string) {
 	for i := range s.ahead {
 		if a := &s.ahead[i]; a.before != nil && slices.ContainsFunc(removed, a.before.Mentions) {

@@ -18,16 +18,16 @@ import (
 // before Request processes the request, and Surplus returns unused bytes afterwards. Names beyond the bounds or the
 // granted bytes are left out: they are neither kept nor answered.
 const (
-	// maxName is the maximum length of an unknown name in bytes; longer names are left out. Names that Envoy derives from
-	// Kubernetes' names have less than 1,000 bytes.
+	// maxName is the maximum length of an unknown name in bytes; longer names are left out. Names that Envoy derives
+	// from Kubernetes' names have less than 1,000 bytes.
 	maxName = 4096
-	// fewNames and fewBytes bound the number and total length of a stream's unknown names of one type. If there are more
-	// resources of the type, their number and length are the bounds. The bound of all names, known and unknown, is three
-	// times as high, because names stay subscribed after their resource is removed.
+	// fewNames and fewBytes bound the number and total length of a stream's unknown names of one type. If there are
+	// more resources of the type, their number and length are the bounds. The bound of all names, known and unknown, is
+	// three times as high, because names stay subscribed after their resource is removed.
 	fewNames = 4096
 	fewBytes = 1 << 20
-	// manyClaims is the number of unknown names that a resuming client may claim of a type with a wildcard subscription.
-	// It is high because claimed resources that no longer exist must be removed.
+	// manyClaims is the number of unknown names that a resuming client may claim of a type with a wildcard
+	// subscription. It is high because claimed resources that no longer exist must be removed.
 	manyClaims = 1 << 16
 	// costUnknown is the approximate cost in bytes of an unknown name besides its length: its override, its placeholder
 	// and its elements in lists.
@@ -53,7 +53,7 @@ func cost(t xds.Type, length int) int {
 	return length + costUnknown
 }
 
-// LeftOut returns the number of names that were left out so far.
+// LeftOut returns the number of requested names that were left out so far: they are neither kept nor answered.
 func (s *State) LeftOut() int { return int(s.leftOut) }
 
 // Again reports whether the client must reconnect, because names that were left out may have resources by now. On its
@@ -124,7 +124,7 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// manyTimes times the bound of unknown names is the number of names of a request that are examined one by one. The
+// manyTimes limits the names of a request that are examined one by one: to manyTimes the bound of unknown names. The
 // bound of all kept names is lower.
 const manyTimes = 6
 
@@ -311,8 +311,8 @@ func (s *State) recounted(t xds.Type, now unknown) {
 	*u = now
 }
 
-// Cost returns an upper bound of the bytes that the caller must Grant before Request, so that all unknown names of a
-// request can be kept. It is 0 for nearly all requests, and without Config.Paid.
+// Cost returns an upper bound of the bytes that the caller must Grant before Request. With these bytes all unknown
+// names of the request can be kept. The result is 0 for nearly all requests, and without Config.Paid.
 func (s *State) Cost(r Request) (bytes int) {
 	if !s.cfg.Paid || r.Type >= xds.NumTypes {
 		return 0
@@ -362,11 +362,11 @@ func (s *State) unknownIn(r *Request) iter.Seq[string] {
 	}
 }
 
-// Grant permits the stream to keep bytes more than before, for unknown names.
+// Grant adds bytes to the memory that the stream may use for unknown names.
 func (s *State) Grant(bytes int) { s.granted += bytes }
 
-// Surplus takes back granted bytes that are unused, and returns their number. It returns 0 for small amounts and
-// without Config.Paid.
+// Surplus withdraws all granted bytes that are unused, and returns their number. If this number is at most 16 KiB, or
+// without Config.Paid, it withdraws nothing and returns 0.
 func (s *State) Surplus() (bytes int) {
 	unused := s.granted - s.used
 	if !s.cfg.Paid || unused <= 2*spendAtOnce {
@@ -376,7 +376,7 @@ func (s *State) Surplus() (bytes int) {
 	return unused
 }
 
-// useLess recounts the unknown names of a type if many may be unused.
+// useLess recounts the unknown names of a type if many counted names may have ceased to be unknown.
 func (s *State) useLess(t xds.Type) {
 	if ty := s.typed(t); ty.all && 2*len(ty.overrides) <= ty.unknown.names {
 		s.recount(t)

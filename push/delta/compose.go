@@ -18,12 +18,12 @@ import (
 // a new place.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
-// Next returns the next response to send. It returns false if no response may be sent now. The response counts as in
-// flight, so the caller must send it or end the stream.
+// Next returns the next response to send. It returns false if there is no response, or none may be sent now. The
+// response counts as in flight, so the caller must send it or end the stream.
 func (s *State) Next() (Reply, bool) { return s.next(false) }
 
-// Urgent returns the next response, as Next does, but only of changes that do not wait for configuration. These are
-// endpoints of unchanged clusters and answers to subscriptions. Other changes are left for Next.
+// Urgent returns the next response, as Next does, but only with changes that do not wait for configuration. These are
+// endpoints of unchanged clusters, answers to subscriptions, and dynamic types. Other changes are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
 // next returns the next response: of dynamic types first, then in the order of types. With urgent, it returns only
@@ -40,7 +40,7 @@ func (s *State) next(urgent bool) (Reply, bool) {
 			return reply, true
 		}
 	}
-	// Removals that waited for listeners and routes may go now.
+	// Removals of clusters that waited for listeners and routes may be sent now.
 	return s.replyOf(xds.Cluster)
 }
 
@@ -57,7 +57,8 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 // change is the content of one response.
 type change struct {
 	set []*xds.Resource
-	// whole, if not zero, is the stack of which set has all resources, sorted by name. Then set is shared and read-only.
+	// whole, if not zero, is the stack of which set has all resources, sorted by name. Then set is shared and
+	// read-only.
 	whole   manifest.Stack
 	removed []string
 }
@@ -116,8 +117,8 @@ func (ty *typed) replacing(sent []string) bool {
 	return false
 }
 
-// keep takes the removals out of a response, and out of resent, the names of overrides that are sent. It returns
-// resent.
+// keep deletes the removals from the response c, so that they are sent later. It also deletes them from resent, the
+// names of overrides that are sent, and returns the rest of resent.
 func (ty *typed) keep(c *change, resent []string) []string {
 	for _, name := range c.removed {
 		ty.put(name, ty.current(name))
@@ -168,7 +169,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp records that the client has a newer stack, because the stack has no changes for the client.
+// catchUp records that the client has the newer stack at, because this stack has no changes for the client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	moved := ty.sent != at
 	ty.sent, ty.sentRevision = at, revision
@@ -185,8 +186,8 @@ func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 // empty reports whether the response has no content.
 func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
 
-// add adds a resource if the verb is set, or a removal of the name if it is remove. It reports whether the verb is one
-// of these.
+// add adds the resource r if the verb is set, and a removal of the name if the verb is remove. It returns false for
+// other verbs.
 func (c *change) add(name string, v verb, r *xds.Resource) bool {
 	switch v {
 	case set:

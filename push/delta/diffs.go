@@ -44,8 +44,8 @@ func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new
 	return made
 }
 
-// Tick drops differences that were not used since the last Tick, because they keep old resources alive. The caller
-// calls it about every second.
+// Tick drops differences that were not used since the last Tick, because they keep old resources alive. The caller must
+// call it about every second. Unlike lookups, it does not accept a nil Diffs.
 func (d *Diffs) Tick() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,14 +1,14 @@
 // Package delta is the xDS protocol of one stream as a state machine. Its inputs are requests and new sets of
-// resources. Its outputs are responses and reports of refusals. State-of-the-world responses are derived from delta
-// responses (sotw.go).
+// resources. Its outputs are responses and reports of ACKs and NACKs. State-of-the-world responses are derived from
+// delta responses (sotw.go).
 //
 // # Data structures
 //
 // State has a target, the newest manifest.Set for the client. For each resource type it has two manifests, which
 // streams share: acked is what the client has acknowledged, and sent is what it has after it acknowledges all responses
 // in flight. A name for which acked and sent are wrong has an override, a small record. Such names are subscribed late,
-// refused, unknown, or claimed by a resuming client. So a stream that is up to date needs a few pointers, whatever the
-// number of resources. flights are responses that are not acknowledged.
+// refused, without a resource (unknown), or claimed: a resuming client listed another version. So a stream that is up
+// to date needs a few pointers, whatever the number of resources. flights are responses that are not acknowledged.
 //
 // # One change
 //
@@ -16,8 +16,8 @@
 // response of the first type that differs from the client's state and may be sent. For each name decide determines the
 // action (decide.go): send a difference, answer a subscription, or send a placeholder where Envoy would wait for ever.
 // Request processes an ACK, after which acked is the former sent, or a NACK. If Envoy's message names the refused
-// resource, a NACK puts its version into quarantine; otherwise the response is sent again in halves until the resource
-// is found (nack.go). The other resources of the response are sent again.
+// resource, its version is quarantined, that is, not sent again on this stream. Otherwise the response is sent again in
+// halves until the resource is found (nack.go). The other resources of the response are sent again.
 //
 // # Clusters that warm
 //
@@ -30,7 +30,7 @@
 //   - Several CDS responses may be in flight. All but the largest hold less than the credit when another one is sent
 //     (credit.go); a response that only removes clusters is exempt.
 //   - A cluster is open while the client has acknowledged no version of it. An open cluster counts as warm if it needs
-//     only its assignment and secrets, the assignment was sent behind it, and the client has the secrets (warm.go).
+//     only its assignment and secrets, the assignment was sent after it, and the client has the secrets (warm.go).
 //   - A listener or route that newly names an open cluster waits until the cluster is warm, acknowledged or refused,
 //     but at most for Patience. Resources with RBAC, JWT, ext_authz or TLS, in the old version or the new one, never
 //     wait, and neither does virtualInbound, because policies are not held back. A listener is not removed while a new
@@ -60,9 +60,9 @@
 // a subscription, these sums are compared first, and single names only if the sums differ. push/view decodes a node in
 // the same way.
 //
-// Names that a client requests are kept while there is room (bound.go). Further names are left out. If they may matter,
-// the stream ends, because Envoy repeats all its subscriptions on the next stream. Budgets belong to authenticated
-// identities (push/budget), never to node IDs.
+// Names that a client requests are kept while there is room (bound.go). Further names are left out. If resources with
+// such names may exist later, the caller ends the stream (Again), because Envoy repeats all its subscriptions on the
+// next stream. Budgets belong to authenticated identities (push/budget), never to node IDs.
 //
 // # Invariants, held by tests
 //

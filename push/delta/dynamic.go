@@ -18,7 +18,7 @@ import (
 //     version is not sent again until the client accepts another version or requests the type again.
 //   - If there is no resource, a state-of-the-world stream gets no response, as Istio's agents expect.
 
-// MaxDynamic bounds the number of dynamic types.
+// MaxDynamic is the maximum number of dynamic types.
 const MaxDynamic = 8
 
 // These bound the memory that a client can cause with a dynamic type.
@@ -27,7 +27,7 @@ const (
 	maxDynamicName  = 256 // length of a name in bytes
 )
 
-// Dynamic returns the xds.Type that stands for Config.Dynamic[i].
+// Dynamic returns the xds.Type for the type URL Config.Dynamic[i].
 func Dynamic(i int) xds.Type { return xds.Unknown + 1 + xds.Type(i) }
 
 // isDynamic reports whether a type is dynamic.
@@ -40,16 +40,16 @@ type dynamic struct {
 	refused string // the version that the client refused last and that is not sent again
 }
 
-// Offer sets the client's newest resource of a dynamic type. The stack contains one resource, or none. Offer has no
-// effect before Open.
+// Offer sets the client's newest resource of a dynamic type. The stack must contain at most one resource. Offer has no
+// effect before Open or the first request of the type.
 func (s *State) Offer(t xds.Type, resource manifest.Stack) {
 	if d := s.dynamicOf(t); d != nil {
 		d.target = resource
 	}
 }
 
-// Open prepares the state for the first request of a dynamic type, so that Offer has an effect. It returns false if
-// Config.Dynamic does not have the type.
+// Open prepares the state for the first request of a dynamic type, so that Offer has an effect. Repeated calls do
+// nothing. It returns false if Config.Dynamic does not have the type.
 func (s *State) Open(t xds.Type) bool {
 	i := int(t) - int(Dynamic(0))
 	if i < 0 || i >= len(s.cfg.Dynamic) {
@@ -184,7 +184,7 @@ func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 }
 
 // refusedNewest reports whether the client has refused the newest resource. If so, the client keeps its previous
-// resource, even if that has another name.
+// resource, which may have another name.
 func (d *dynamic) refusedNewest() bool {
 	for r := range d.target.All() {
 		return d.wants(r.Name) && r.Version == d.refused

@@ -6,15 +6,15 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Resumed is the value of Info.Sent and Info.Acked if the client listed its held resources on this stream and has been
-// sent nothing since.
+// Resumed is the value of Info.Sent and Info.Acked for a resumed type without responses. The client has listed the
+// resources that it holds, and has been sent nothing since.
 const Resumed = "resumed"
 
 // Info describes the state of one type, for debugging.
 type Info struct {
 	Subscribed bool
-	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that it
-	// requests. Refused and withheld versions do not count.
+	// Synced means that the client has acknowledged, or listed when it resumed, the newest version of everything that
+	// it requests. Refused and withheld versions do not count.
 	Synced        bool
 	All           bool              // the subscription has the wildcard
 	Names         int               // number of names in the subscription
@@ -29,8 +29,8 @@ type Info struct {
 }
 
 // Sums caches hashes of held resources (Info.Version) while many clients are described. The cost of a hash grows with
-// the number of resources, and most clients of a view hold the same. The zero Sums is ready for use. It keeps resources
-// alive, and is for one goroutine.
+// the number of resources, and many clients hold the same resources. The zero Sums is ready for use. It keeps resources
+// alive until it is dropped. One goroutine at a time may use it.
 type Sums struct{ of map[holding]sum }
 
 // holding identifies the resources that a client without overrides holds.
@@ -66,7 +66,8 @@ func (k *Sums) sum(ty *typed) sum {
 	return one
 }
 
-// Info describes one type. The cost grows with the number of the client's resources.
+// Info describes one type; the zero Info for a dynamic type that was not requested. The cost grows with the number of
+// the client's resources.
 func (s *State) Info(t xds.Type) Info { return s.InfoWith(t, nil) }
 
 // InfoWith describes one type, as Info does. Calls for clients with equal resources share hashes by sums; nil: nothing
@@ -118,14 +119,14 @@ func (s *State) synced(t xds.Type, ty *typed) bool {
 	return true
 }
 
-// Asks reports whether the client subscribes to a resource.
+// Asks reports whether the client subscribes to a resource. t must not be a dynamic type.
 func (s *State) Asks(t xds.Type, name string) bool {
 	ty := &s.types[t]
 	return ty.subscribed && ty.wants(name)
 }
 
-// Lacks reports whether the client subscribes to a resource, and it neither holds the version, nor is being sent
-// it, nor has refused it.
+// Lacks reports whether the client subscribes to a resource without having the version. It returns false if the version
+// is in flight, or if the client has refused it. t must not be a dynamic type.
 func (s *State) Lacks(t xds.Type, name, version string) bool {
 	if !s.Asks(t, name) {
 		return false
@@ -136,8 +137,8 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
 }
 
-// Good returns the version of a resource that the client has, where responses in flight count as accepted. It returns
-// "" if the client lacks the resource or its version is unknown.
+// Good returns the version of a resource that the client has; responses in flight count as accepted. It returns "" if
+// the client lacks the resource or the version is unknown. t must not be a dynamic type.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.sent)
@@ -148,7 +149,7 @@ func (s *State) Good(t xds.Type, name string) string {
 }
 
 // Acknowledged returns the version of a resource that the client acknowledged last. It returns "" if the client has
-// acknowledged none, or if another version is in flight.
+// acknowledged none, or if a response with the resource is in flight. t must not be a dynamic type.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
 	o := ty.overrideOf(name, ty.acked)
@@ -158,7 +159,7 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 	return o.have.Version
 }
 
-// Quarantined returns the version of a resource in the newest set if it is not sent because the client has refused it.
+// Quarantined returns the newest version of a resource if the client has refused this version, so that it is not sent.
 // It returns "" otherwise.
 func (s *State) Quarantined(t xds.Type, name string) string {
 	ty := s.typed(t)

@@ -64,7 +64,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	return out
 }
 
-// maxMaybe is the maximum length of override.maybe, which then has the newest versions.
+// maxMaybe is the maximum length of override.maybe. Older versions are dropped first.
 const maxMaybe = 8
 
 // mayHave records a version that a client may have applied from a response that it refused.
@@ -75,7 +75,8 @@ func (o *override) mayHave(r *xds.Resource) {
 	}
 }
 
-// unanswered returns the state of a name in a refused response; a newer response may carry it.
+// unanswered returns the state of a name in the refused response f. If a newer response in flight contains the name,
+// the result refers to that response.
 func (ty *typed) unanswered(name string, f flight, before manifest.Stack) override {
 	o := ty.overrideOf(name, before)
 	if o.flying == f.nonce {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// maxRecent is the number of recent lists that are found by their sum.
+// maxRecent is the maximum number of recent lists that can be found by their sum.
 const maxRecent = 256
 
 // Names interns subscriptions, so that proxies with equal subscriptions share them. A list that another proxy sent

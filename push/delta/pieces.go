@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// A message arrives in the pieces that the transport has read. The pieces are not joined; only a field that crosses
+// A message arrives in the pieces that the transport has read. The pieces are not joined. Only a field that crosses
 // pieces is copied.
 
 // notProtobuf returns the error for code, a negative length that protowire returned. what names the part of the

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Request is a request for the state machine. Its strings and sequences must be valid until State.Request returns. A
-// nil sequence is empty.
+// Request is a request of the client. Its strings and sequences must be valid until State.Request returns, which keeps
+// copies. A nil sequence is empty. Sequences may be iterated several times.
 type Request struct {
 	Type        xds.Type
 	Nonce       string                    // nonce of the response that the request answers; empty: none
@@ -57,8 +57,8 @@ func (r *Request) ask(name string) {
 // wildcard is the name that subscribes to all resources of a type.
 const wildcard = "*"
 
-// Request applies a request to the state. It appends reports to out and returns out. A request of an unknown type has
-// no effect.
+// Request applies a request to the state. It appends the reports of an ACK or NACK to out and returns out. A request of
+// an unknown type has no effect. After it, Next may have a response.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out
@@ -160,8 +160,8 @@ func (s *State) firstNames(r *Request, stack manifest.Stack) (intern.List[string
 }
 
 // exposeUnrecorded marks clusters that a client has but does not list. Envoy applies the good part of a refused
-// response. It does not list the clusters of that part later, but it requests their endpoints. The clusters are marked
-// as held, so that they are removed like others.
+// response. It does not list the clusters of that part later, but it requests their endpoints. Marked clusters count as
+// held, so that they are removed when the target lacks them.
 func (s *State) exposeUnrecorded() {
 	cds := &s.types[xds.Cluster]
 	if !cds.subscribed {

@@ -14,15 +14,16 @@ import (
 // block.
 const Credit = 60 << 10
 
-// maxFlights bounds the unacknowledged responses of one type. Only clusters, and dependencies that are due, may have
-// more than one.
+// maxFlights is the maximum number of unacknowledged responses of one type. Only clusters, and dependencies that are
+// due (dependenciesDue), may have more than one.
 const maxFlights = 128
 
 // Config configures a State. The zero Config is ready for use.
 type Config struct {
 	// Dynamic are the type URLs of the dynamic types (dynamic.go); at most MaxDynamic.
 	Dynamic []string
-	// Credit is the number of unacknowledged bytes at which no further responses are sent; 0: the constant Credit.
+	// Credit is the maximum number of sent bytes that the client may not have read. From there on, no further responses
+	// are sent. 0: the constant Credit.
 	Credit int
 	// SotW makes a state-of-the-world stream.
 	SotW bool
@@ -45,7 +46,7 @@ type State struct {
 	resumeOver bool                  // EndResume was called
 	urgent     bool                  // Urgent is running
 	deciding   bool                  // a run of decisions is under way, which decided ends
-	leftOut    uint32                // number of names that were left out
+	leftOut    uint32                // number of names that were left out (bound.go)
 	rests      [xds.NumTypes]rest    // results of restOf, kept while deciding
 	granted    int                   // bytes granted for unknown names
 	withheld   func(*xds.Resource) bool
@@ -58,13 +59,13 @@ type State struct {
 	assumed  bool    // clusters are sent although the client has not requested them (EndResume)
 	opened   opened  // result of openClusters, kept while deciding
 	ahead    []ahead // resources that were sent although they newly name an open cluster
-	lost     bool    // there were more of these than maxAhead
+	lost     bool    // ahead is incomplete: there were more such resources than maxAhead
 }
 
 // typed is the state of one type: two stacks that all streams share, and the overrides.
 type typed struct {
 	subscribed bool // a request of this type was processed
-	all        bool // subscribed to all resources
+	all        bool // wildcard subscription: all resources
 	answer     bool // the first request must be answered, even without content
 	resumed    bool // the first request claimed versions
 	fresh      bool // the first names were not answered yet; they have no overrides
@@ -93,7 +94,7 @@ type override struct {
 	force       bool            // the client subscribed to the name, which must be answered even without a difference
 	placeholder bool            // the client has the empty placeholder for a missing resource
 	refused     string          // the refused version
-	maybe       []*xds.Resource // versions in responses that were refused for another resource; Envoy may have applied one
+	maybe       []*xds.Resource // versions in responses that were refused for another resource; Envoy may have applied any
 	noStandIn   bool            // the client has refused the stand-in for the refused version too
 	lacks       string          // the refused cluster because of which the previous version was sent again
 	flying      uint64          // nonce of the newest response in flight that carries the name; 0: none
@@ -120,25 +121,27 @@ type flight struct {
 	revision int64
 	since    int64  // time of sending, in Unix nanoseconds
 	version  string // version of a state-of-the-world response
-	whole    bool   // the response also carries the resources of earlier flights that were not removed since
+	whole    bool   // the response also contains the resources of earlier flights that were not removed since
 }
 
 // Reply is a response to send.
 type Reply struct {
 	Type     xds.Type
 	URL      string          // type URL
-	Set      []*xds.Resource // sorted by name; in state-of-the-world CDS and LDS all resources; read-only
-	Removed  []string        // names of removed resources, sorted
+	Set      []*xds.Resource // sorted by name; in state of the world all resources of CDS, LDS and dynamic types; read-only
+	Removed  []string        // names of removed resources, sorted; nil for state of the world
 	Nonce    string
 	Version  string          // hash of Set; only for state of the world
 	Encoded  mem.BufferSlice // Set, encoded by xds.Pack; not for state of the world
 	Size     int             // size on the wire in bytes, with framing
 	Revision int64           // the store's revision of the target
-	// Due means that the response exceeds the credit, so that sending it may block.
+	// Due means that the response exceeds the credit, so that sending it may block. It contains dependencies of
+	// clusters that the client does not acknowledge without them.
 	Due bool
 }
 
-// New returns the state of a stream before its first request. set is the view's newest set.
+// New returns the state of a stream before its first request. set is the newest set of resources for the client, not
+// nil. State keeps the set and does not change it.
 func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Credit == 0 {
 		cfg.Credit = Credit
@@ -149,12 +152,12 @@ func New(cfg Config, set *manifest.Set) *State {
 	return &State{cfg: cfg, target: set, now: 1}
 }
 
-// Target sets the newest set of the view, which Next sends from then on. State keeps the set and does not change it.
+// Target sets the newest set for the client, not nil: Next sends the differences from then on. State keeps the set and
+// does not change it.
 func (s *State) Target(set *manifest.Set) { s.target = set }
 
-// Withhold sets a function that reports whether a version must not be sent to the client, although the client has not
-// refused it. nil: no version is withheld. Next and Urgent call the function for versions that the client does not
-// have.
+// Withhold sets a function that reports whether a version must not be sent to the client. nil: no version is withheld.
+// Next and Urgent call the function for versions that the client does not have.
 func (s *State) Withhold(versions func(*xds.Resource) bool) { s.withheld = versions }
 
 // withholds reports whether a version must not be sent.
@@ -163,9 +166,9 @@ func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.
 // Aims reports whether the target is the given set or has the same content.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
-// Took reports whether the client has acknowledged or refused all configuration of the newest set to which it has
-// subscribed. Endpoints, removals that wait, and dynamic types do not count. Clusters whose answer may wait until other
-// clusters are warm (overtaken) do not count either.
+// Took reports whether the client has acknowledged or refused all configuration that it subscribes to in the newest
+// set. Endpoints, removals that wait, and dynamic types do not count. Clusters whose ACK may wait until other clusters
+// are warm (overtaken) do not count either.
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
@@ -180,7 +183,7 @@ func (s *State) Took() bool {
 	return !waits
 }
 
-// outstanding reports whether an answer of a type is expected soon.
+// outstanding reports whether an ACK or NACK of a type is expected soon.
 func (s *State) outstanding(t xds.Type) bool {
 	flights := s.typed(t).flights
 	return len(flights) > 0 && !s.overtaken(t, &flights[len(flights)-1])
@@ -192,8 +195,8 @@ func (s *State) overtaken(t xds.Type, f *flight) bool {
 	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
 }
 
-// Settled reports whether every response was acknowledged or refused, except for responses with clusters that are
-// warming.
+// Settled reports whether the client has acknowledged or refused every response. Responses with clusters that are
+// warming (overtaken) do not count.
 func (s *State) Settled() bool {
 	if s.unacked == 0 {
 		return true
@@ -211,13 +214,14 @@ func (s *State) Settled() bool {
 	return true
 }
 
-// MayWarm reports whether the client may leave clusters unacknowledged without limit, because one of them warms. A
-// client that starts without resources acknowledges its first clusters at once.
+// MayWarm reports whether the client may leave clusters unacknowledged without limit, because one of them warms. This
+// is false for a client that starts without resources until it has answered a response: it acknowledges its first
+// clusters at once.
 func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
-// EndResume ends the time in which a resuming client requests all types of which it has resources. From then on,
-// removals of clusters no longer wait for types that it has not requested. If the client has requested listeners and
-// endpoints but no clusters, it is an Envoy that warms a cluster, and is sent clusters without a request.
+// EndResume states that a resuming client has had the time to request all types of which it has resources. From then
+// on, removals of clusters do not wait for types that it has not requested. If the client has requested listeners and
+// endpoints but no clusters, it is an Envoy that warms a cluster, and Next sends clusters without a request.
 func (s *State) EndResume() {
 	s.resumeOver = true
 	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
@@ -247,7 +251,7 @@ func (ty *typed) idle(stack manifest.Stack) bool {
 	return !ty.subscribed || !ty.answer && !ty.fresh && len(ty.overrides) == 0 && len(ty.retry) == 0 && ty.sent == stack
 }
 
-// InFlight returns the number of unacknowledged responses of a type.
+// InFlight returns the number of unacknowledged responses of a type; 0 for a type that was not requested.
 func (s *State) InFlight(t xds.Type) int {
 	if ty := s.typed(t); ty != nil {
 		return len(ty.flights)
@@ -261,7 +265,7 @@ func (s *State) Subscribed(t xds.Type) bool {
 	return ty != nil && ty.subscribed
 }
 
-// Unacked returns the number of unacknowledged bytes.
+// Unacked returns the size on the wire, in bytes, of all unacknowledged responses.
 func (s *State) Unacked() int { return s.unacked }
 
 // typed returns the state of a type; nil for a dynamic type that was never requested.
@@ -302,7 +306,7 @@ func (ty *typed) put(name string, o override) {
 	ty.overrides[name] = o
 }
 
-// overrideOf returns the override of a name, or one that equals the stack.
+// overrideOf returns the override of a name. Without an override it returns one that has the version of stack.
 func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o
@@ -310,7 +314,7 @@ func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	return override{have: stack.Get(name)}
 }
 
-// current returns the override of a name, or one that equals the sent and acknowledged state.
+// current returns the override of a name. Without an override it returns the name's state by the stacks (standing).
 func (ty *typed) current(name string) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o

@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Patience is the maximum time for which a listener or a route waits for the clusters that it newly names. Together
-// with the time to send it, the delay is less than two seconds.
+// Patience is the maximum time for which a listener or a route waits for the clusters that it newly names. It leaves
+// half a second to send the listener or route within two seconds.
 const Patience = 1500 * time.Millisecond
 
-// Tick sets the current time. A time before the last one has no effect.
+// Tick sets the current time, which State uses for waits and ages. A time before that of the last call has no effect.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
-// Wake returns the time at which Next must be called even if there are no other events: then the first resource that
-// waits for clusters has waited for Patience. It returns false if nothing waits.
+// Wake returns the time at which Next must be called even if there are no other events. At this time the first resource
+// that waits for clusters has waited for Patience. Wake returns false if no resource waits.
 func (s *State) Wake() (at time.Time, ok bool) {
 	var first int64
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
@@ -81,8 +81,8 @@ func (s *State) openClusters() map[string]bool {
 	return open
 }
 
-// warmBehind reports whether a sent cluster is warm when the client reads the next response: its assignment was sent
-// behind it, the client has its secrets, and it needs nothing else. It returns false for nil.
+// warmBehind reports whether a sent cluster is warm when the client reads the next response. That is so if its
+// assignment was sent after it, the client has its secrets, and it needs nothing else. It returns false for nil.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {
 		return false
@@ -100,7 +100,7 @@ func (s *State) warmBehind(r *xds.Resource) bool {
 	return len(r.Needs) > 0
 }
 
-// assigned reports whether an assignment was sent and need not be sent again behind its cluster.
+// assigned reports whether an assignment was sent and need not be sent again after its cluster.
 func (s *State) assigned(name string) bool {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh || !eds.wants(name) {

@@ -10,13 +10,15 @@ import (
 
 // Warming describes why a client does not answer responses with clusters, for debugging.
 type Warming struct {
-	// Since is the time of the oldest response with clusters that the client has not answered for a second; zero: there is
-	// none. Refusals of this response and of newer ones are not visible yet.
+	// Since is the time at which the oldest unanswered response with clusters was sent. It is zero if the client does
+	// not warm clusters: there is no such response, or it is less than a second old. Refusals of this response and of
+	// newer responses are not visible yet.
 	Since time.Time
-	// Clusters are the clusters that may be warming, sorted; at most maxSuspects. More counts the others.
+	// Clusters are the names of the clusters that may be warming, sorted, at most 20. More is the number of further
+	// ones.
 	Clusters []string
 	More     int
-	// NotRequested means that the client has not requested clusters on this stream, and is sent clusters all the same. An
+	// NotRequested means that the client has not requested clusters on this stream but is sent clusters (EndResume). An
 	// Envoy that reconnects while a cluster warms does not request them.
 	NotRequested bool
 }
@@ -27,8 +29,8 @@ const (
 	maxSuspects  = 20 // length of Warming.Clusters
 )
 
-// Warming describes whether the client warms clusters at the time now, and which clusters these may be. The result is
-// zero except for NotRequested if it does not. The cost grows with the number of clusters in flight.
+// Warming reports whether the client warms clusters at the time now, and which clusters these may be. If the client
+// warms none, all fields except NotRequested are zero. The cost grows with the number of clusters in flight.
 func (s *State) Warming(now time.Time) (w Warming) {
 	cds := &s.types[xds.Cluster]
 	w.NotRequested = s.assumed

@@ -13,12 +13,12 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// Message is a parsed request. Its strings and bytes refer to the raw message, and are valid as long as the raw
-// message.
+// Message is a parsed request. Its strings, bytes and sequences refer to the raw message, and are valid as long as the
+// raw message is unchanged.
 type Message struct {
 	Request
-	TypeURL string
-	Node    []byte // an encoded core.v3.Node; nil: the request has no node
+	TypeURL string // Request.Type is xds.Unknown for a type that is not Envoy's: the caller sets dynamic types
+	Node    []byte // an encoded core.v3.Node, not validated; nil: the request has no node
 }
 
 // These are field numbers of envoy.service.discovery.v3 (discovery.proto).
@@ -28,9 +28,9 @@ const (
 	sotwVersion, sotwNode, sotwNames, sotwType, sotwNonce, sotwError = 1, 2, 3, 4, 5, 6
 )
 
-// ParseDelta parses a DeltaDiscoveryRequest. raw has the message in pieces, and ParseDelta may change the slice raw.
-// The lists of the result are sequences over raw; a missing list is nil. Unknown fields are skipped. It fails if the
-// message is malformed, or if a string other than Error is not UTF-8.
+// ParseDelta parses a DeltaDiscoveryRequest. raw contains the message in pieces. ParseDelta may change the slice raw,
+// but not the bytes. A missing list of the result is nil. Unknown fields are skipped. It returns an error if the
+// message is malformed, or if a string other than Error is not UTF-8; the Message then is incomplete.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: the list exists
@@ -85,7 +85,8 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW parses a state-of-the-world DiscoveryRequest, as ParseDelta does, with the same errors.
+// ParseSotW parses a state-of-the-world DiscoveryRequest, as ParseDelta does, with the same errors. Subscribe of the
+// result is never nil.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {

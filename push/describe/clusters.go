@@ -19,7 +19,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// clusterSpec returns the Spec of a cluster of a service; false for other Specs.
+// clusterSpec returns the spec of a cluster of a service. It returns false for other specs. A spec is the planned input
+// that an xDS resource is built from.
 func clusterSpec(spec any) (cluster.Outbound, bool) {
 	switch c := spec.(type) {
 	case cluster.Outbound:
@@ -30,7 +31,7 @@ func clusterSpec(spec any) (cluster.Outbound, bool) {
 	return cluster.Outbound{}, false
 }
 
-// subjectOf names a cluster within the description of its host.
+// subjectOf returns the Fact.Subject for a cluster of a host: its port and subset.
 func subjectOf(c cluster.Outbound) string {
 	if c.Subset != "" {
 		return fmt.Sprintf("port %d subset %s", c.Port, c.Subset)
@@ -38,7 +39,7 @@ func subjectOf(c cluster.Outbound) string {
 	return fmt.Sprintf("port %d", c.Port)
 }
 
-// policyOf states the merged policy of each cluster of a host, and the field that each setting comes from.
+// policyOf lists the merged traffic policy of each cluster of a host, with the field that each setting comes from.
 func policyOf(of plan.HostOrigins) (out Section) {
 	out.Name = "policy, merged"
 	defer func() { out.Facts = grouped(out.Facts) }()
@@ -75,7 +76,7 @@ func policyOf(of plan.HostOrigins) (out Section) {
 	return out
 }
 
-// grouped joins the facts that differ in their subjects alone.
+// grouped joins facts with equal Text and By into one, with all their subjects.
 func grouped(all []Fact) (out []Fact) {
 	at, subjects := map[string]int{}, [][]string{}
 	for _, f := range all {
@@ -93,7 +94,7 @@ func grouped(all []Fact) (out []Fact) {
 	return out
 }
 
-// patchAt names a patch of an EnvoyFilter.
+// patchAt returns the object and field of a patch in an EnvoyFilter, as text.
 func patchAt(p model.Patch) string {
 	return at(p.Filter.Key, fmt.Sprintf("spec.configPatches[%d]", p.Index))
 }
@@ -101,7 +102,8 @@ func patchAt(p model.Patch) string {
 // health counts the endpoints of a locality.
 type health struct{ ready, other int }
 
-// endpointsOf counts the endpoints of a cluster by locality, as the proxies of a set have them.
+// endpointsOf counts the endpoints of a cluster in set by locality ("region/zone/subzone"). It returns an empty map if
+// the set has no endpoints of the cluster.
 func endpointsOf(set *manifest.Set, c cluster.Outbound) map[string]health {
 	out := map[string]health{}
 	name := xds.OutboundCluster(c.Port, c.Subset, c.Host)

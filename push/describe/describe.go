@@ -1,9 +1,11 @@
-// Package describe describes a Pod, workload, service, gateway, host or route from the plan: the configuration that
-// proxies have of it, and the object behind each fact.
+// Package describe describes a Pod, workload, service, gateway, host or route: the configuration that proxies have for
+// it, and the Kubernetes object that causes each fact. It takes these facts from the plan, the computed configuration
+// of all connected proxies. A view is the part of the plan that proxies with equal inputs share. The scope of a proxy
+// is the set of hosts that it may use.
 //
 // Owns: nothing.
 // Reads: a plan (Source), the snapshot at which it was made, the planned resources.
-// Never: decides anything of its own; names an object that neither decided for a visible proxy nor is visible itself.
+// Never: decides anything of its own; names an object, unless it is visible to the caller or affects a visible proxy.
 package describe
 
 import (
@@ -18,10 +20,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Nouns are the kinds of subjects.
+// Nouns lists all kinds of subjects, the valid values of Query.Noun. It must not be changed.
 var Nouns = []string{Pod, Workload, Service, Gateway, Host, Route}
 
-// The kinds of subjects.
+// The kinds of subjects, values of Query.Noun.
 const (
 	Pod      = "pod"
 	Workload = "workload"
@@ -31,23 +33,26 @@ const (
 	Route    = "route" // a VirtualService
 )
 
-// Query selects a subject.
+// Query selects a subject, and the extent of its description.
 type Query struct {
-	Noun      string
-	Namespace string // of the subject; of a host: the namespace that completes a short name
+	Noun string // one of Nouns
+	// Namespace is the namespace of the subject. For a host it completes a short name, and may be empty: then each
+	// client's own namespace completes the name.
+	Namespace string
 	Name      string
-	// Host: of a Pod or workload, the one host that is described in full; empty: a line for each host.
+	// Host is only for a Pod or workload: the client's host that is described in full; empty: a line for each host.
 	Host string
-	// From limits the clients to one proxy, NAME.NAMESPACE; empty: all that are visible.
+	// From limits the described clients to one proxy, NAME.NAMESPACE; empty: all visible clients. It must be empty for
+	// a Pod or workload.
 	From  string
-	Limit int // of the hosts of a proxy; 0: DefaultHosts
+	Limit int // maximum number of listed hosts of a proxy; 0: DefaultHosts
 }
 
 // Bounds of a description.
 const (
 	DefaultHosts = 30
 	MaxHosts     = 500
-	maxText      = 253 // the longest name, in bytes
+	maxText      = 253 // length of a name, in bytes
 	maxViews     = 200 // views of clients that are read
 	maxServers   = 200 // views of workloads that are read
 	maxNames     = 10  // proxies that a group names, and objects that are suggested
@@ -56,7 +61,7 @@ const (
 	maxFacts     = 200 // facts of one section
 )
 
-// Check returns an error that names the parameter of a query that is not valid.
+// Check returns nil for a valid query. Otherwise the error names the first invalid parameter and the accepted values.
 func (q Query) Check() error {
 	switch {
 	case !slices.Contains(Nouns, q.Noun):
@@ -77,58 +82,66 @@ func (q Query) Check() error {
 	return nil
 }
 
-// Part is a description: of the proxies of one replica, or merged.
+// Part is a description by the proxies of one replica, or the merged description of several (Merge).
 type Part struct {
-	// Objects are the objects that the query names.
+	// Objects are the objects with the query's name. Groups describe proxies, sorted by side, then by proxies.
 	Objects []Object `json:"objects,omitempty"`
 	Groups  []Group  `json:"groups,omitempty"`
-	// More says what is left out because of a bound.
+	// More contains sentences for humans: what a bound leaves out. In an empty Part it names objects with the same name
+	// in other namespaces.
 	More []string `json:"more,omitempty"`
 }
 
-// Object is an object that a query names.
+// Object is an object with the query's name, or the list of a workload's Pods.
 type Object struct {
 	Object string `json:"object"` // "Kind namespace/name"
 	Facts  []Fact `json:"facts"`
 }
 
-// Group has facts that are equal for some proxies.
+// Group contains facts that hold for all of its proxies.
 type Group struct {
-	Side     string    `json:"side"`    // one of the sides below
-	Proxies  []string  `json:"proxies"` // name.namespace, the first few
-	Total    int       `json:"total"`   // number of the proxies
-	Sections []Section `json:"sections"`
+	Side     string    `json:"side"`     // Itself, Inbound or Outbound
+	Proxies  []string  `json:"proxies"`  // NAME.NAMESPACE of the first 10, sorted
+	Total    int       `json:"total"`    // number of all proxies of the group
+	Sections []Section `json:"sections"` // never empty
 }
 
 // The sides of a Group.
 const (
-	Itself   = "proxy"    // the proxy itself
-	Inbound  = "inbound"  // what it does with requests to its workload
-	Outbound = "outbound" // what it does with requests of its workload; for a gateway with all requests
+	Itself   = "proxy"    // identity of the proxy
+	Inbound  = "inbound"  // treatment of requests to the proxy's workload
+	Outbound = "outbound" // treatment of requests of the proxy's workload; for a gateway, of all requests
 )
 
-// Section is a list of facts of one sort.
+// Section is a named list of facts. It has at most 200 facts, and a further one with the number of those left out.
 type Section struct {
 	Name  string `json:"name"`
 	Facts []Fact `json:"facts"`
 }
 
-// Fact is one line of a description.
+// Fact is one line of a description, for humans.
 type Fact struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
-	// By are the objects that make it so, with the field where it is known; empty: no object does, it is the default.
+	// By are the objects that cause the fact, as "Kind namespace/name" and, if known, " field". Empty: the fact is a
+	// default.
 	By []string `json:"by,omitempty"`
 }
 
-// Empty reports whether nothing is known of the subject.
+// Empty reports whether the Part has neither objects nor groups: nothing is known of the subject.
 func (p Part) Empty() bool { return len(p.Objects)+len(p.Groups) == 0 }
 
 // Source is a plan. *plan.Planner and *plan.Loop implement it.
 type Source interface {
+	// Seen returns the views of the proxies for which selects returns true, each with these proxies.
 	Seen(selects func(view.Node, view.View) bool) []plan.Seen
+	// Origins returns the objects that determine the configuration of a view, except for hosts. It returns false if all
+	// proxies of the view have disconnected.
 	Origins(s plan.Seen) (plan.Origins, bool)
+	// HostOrigins returns the objects that determine how the proxies of a view reach hosts, in the order of names.
+	// Hosts that the proxies do not have are left out.
 	HostOrigins(s plan.Seen, names []string) []plan.HostOrigins
+	// ServedHosts returns the hosts of all virtual hosts of a gateway's view, sorted.
 	ServedHosts(s plan.Seen) []string
 }
 
@@ -141,8 +154,9 @@ type describer struct {
 	out      Part
 }
 
-// Of describes a subject by a plan, as far as the caller may see it: proxies and objects of namespaces that sees
-// reports, and the objects that decide for these proxies. snapshot may be nil. Errors are those of Query.Check.
+// Of describes a subject as far as the caller may see it. Visible are the proxies and objects of namespaces for which
+// sees returns true, and the objects that affect visible proxies. snapshot contains the records at which the plan was
+// made; nil: no records. For an unknown subject it returns an empty Part. Errors are those of Query.Check.
 func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace string) bool) (Part, error) {
 	if err := q.Check(); err != nil {
 		return Part{}, err
@@ -164,7 +178,7 @@ func Of(from Source, snapshot *mirror.Snapshot, q Query, sees func(namespace str
 	return d.out, nil
 }
 
-// suggest names visible objects with the name of the query in other namespaces.
+// suggest adds visible objects of other namespaces with the query's name to Part.More.
 func (d *describer) suggest() {
 	kinds := map[string][]model.Kind{Pod: {model.KindWorkload}, Service: {model.KindService, model.KindServiceEntry},
 		Gateway: {model.KindGateway}, Route: {model.KindVirtualService}}
@@ -183,8 +197,8 @@ func (d *describer) seen(selects func(view.Node, view.View) bool) []plan.Seen {
 	return d.from.Seen(func(n view.Node, v view.View) bool { return d.sees(n.Namespace) && selects(n, v) })
 }
 
-// clients returns one view for each outbound side of the visible clients, at most maxViews. Each has the proxies of all
-// views with this side.
+// clients returns the views of the visible clients, at most maxViews. Views with equal outbound configuration (scope
+// and inputs) are joined into one that has all their proxies.
 func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan.Seen) {
 	type side struct {
 		scope  view.Scope
@@ -206,7 +220,7 @@ func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan
 	return d.bounded(all, maxViews, "clients")
 }
 
-// bounded returns the first views of a list, and states how many are left out.
+// bounded returns the first most views of a list, and adds the number of further views to Part.More.
 func (d *describer) bounded(all []plan.Seen, most int, of string) []plan.Seen {
 	if left := len(all) - most; left > 0 {
 		d.more("%d further kinds of %s are not described: --from names one proxy", left, of)
@@ -219,7 +233,8 @@ func (d *describer) more(format string, args ...any) {
 	d.out.More = append(d.out.More, fmt.Sprintf(format, args...))
 }
 
-// add adds a group of the proxies of a view. Sections without facts are left out, and a group without sections.
+// add adds a group with the proxies of a view. Sections without facts are left out. Without a section, no group is
+// added.
 func (d *describer) add(side string, s plan.Seen, sections ...Section) {
 	g := Group{Side: side, Total: len(s.Nodes)}
 	for _, n := range s.Nodes {
@@ -248,7 +263,7 @@ func get[R model.Record](s *mirror.Snapshot, key model.Key) (none R) {
 	return none
 }
 
-// named returns the records of a kind with the name of the query, of all origins, sorted by key.
+// named returns the records with the query's namespace and name, of all clusters, sorted by key.
 func named[R model.Record](d *describer, kinds ...model.Kind) (all []R) {
 	for _, kind := range kinds {
 		for r := range d.snapshot.Named(kind, d.Namespace, d.Name) {
@@ -261,10 +276,10 @@ func named[R model.Record](d *describer, kinds ...model.Kind) (all []R) {
 	return all
 }
 
-// at names an object, with a field in it if it is not empty.
+// at returns "Kind namespace/name field" for an object; an empty field is left out.
 func at(key model.Key, field string) string { return model.Place{Key: key, Field: field}.String() }
 
-// Unknown says that nothing is known of the subject of a query.
+// Unknown returns the message for a query whose description is empty.
 func (q Query) Unknown() string {
 	switch {
 	case q.Noun == Host:
@@ -275,5 +290,5 @@ func (q Query) Unknown() string {
 	return fmt.Sprintf("there is no %s %q in namespace %q", kindOf[q.Noun], q.Name, q.Namespace)
 }
 
-// kindOf names the objects of a noun.
+// kindOf maps nouns to the kinds of their objects, for messages.
 var kindOf = map[string]string{Service: "Service or ServiceEntry", Gateway: "Gateway", Route: "VirtualService"}

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// workloadOf returns the facts that decide the inbound side; for a gateway, those of its own Pod.
+// workloadOf returns the inputs of a view's inbound configuration; for a gateway, those of its own Pod.
 func workloadOf(v *view.View) *view.Workload {
 	if v.Scope.Kind == view.Router && v.Scope.Edge.Value().Workload.Namespace != "" {
 		w := v.Scope.Edge.Value().Workload
@@ -31,7 +31,7 @@ func workloadOf(v *view.View) *view.Workload {
 	return &v.Workload
 }
 
-// inboundOf describes what a proxy does with requests to its workload.
+// inboundOf describes how a proxy treats requests to its workload.
 func inboundOf(s plan.Seen, o plan.Origins) []Section {
 	w := workloadOf(&s.View)
 	services := Section{Name: "services"}
@@ -56,7 +56,7 @@ func portsText(svc *model.Service) string {
 	return "ports " + strings.Join(texts, ", ")
 }
 
-// portsOf states in which mode connections to each port are accepted, and which PeerAuthentication decides that.
+// portsOf lists the mTLS mode of each port, with the PeerAuthentication that sets it.
 func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 	out := Section{Name: "ports and mTLS"}
 	decides := deciderOf(w, o.Snapshot)
@@ -96,8 +96,8 @@ func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 	return out
 }
 
-// deciderOf returns a function that names the PeerAuthentication which decides the mode of a port; 0: of ports that no
-// policy names. The list is empty if none does.
+// deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port; for 0, those
+// that set the mode of ports that no policy names. Its result is nil if no PeerAuthentication applies.
 func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string {
 	var peers []*model.Policy
 	for _, key := range w.Peers.All() {
@@ -117,7 +117,7 @@ func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string 
 	}
 }
 
-// modes are the words for the modes of ports.
+// modes maps the mTLS modes of ports to words.
 var modes = map[listener.MTLS]string{listener.Plain: "off", listener.Permissive: "permissive", listener.Strict: "strict",
 	listener.Refused: "strict, which the proxy cannot do: it refuses all"}
 
@@ -133,11 +133,11 @@ func portText(p listener.InboundPort) string {
 	return text
 }
 
-// actions are the actions of AuthorizationPolicies in the order in which Envoy decides.
+// actions are the actions of AuthorizationPolicies in the order in which Envoy evaluates them.
 var actions = []securityv1.AuthorizationPolicy_Action{securityv1.AuthorizationPolicy_CUSTOM, securityv1.AuthorizationPolicy_AUDIT,
 	securityv1.AuthorizationPolicy_DENY, securityv1.AuthorizationPolicy_ALLOW}
 
-// policiesOf lists the policies that decide on requests, in the order in which they do.
+// policiesOf lists the RequestAuthentications and AuthorizationPolicies of a workload, in the order of evaluation.
 func policiesOf(w *view.Workload, s *mirror.Snapshot) Section {
 	out := Section{Name: "policies in order of evaluation"}
 	add := func(what, text string, key model.Key) {
@@ -164,7 +164,7 @@ func policiesOf(w *view.Workload, s *mirror.Snapshot) Section {
 	return out
 }
 
-// rulesText sums up the rules of an AuthorizationPolicy.
+// rulesText returns a summary of an AuthorizationPolicy's rules.
 func rulesText(m *securityv1.AuthorizationPolicy) string {
 	n := len(m.GetRules())
 	if n == 0 && m.GetAction() == securityv1.AuthorizationPolicy_ALLOW {
@@ -220,7 +220,7 @@ func filtersOf(s *mirror.Snapshot, patches []view.Patch) Section {
 	return out
 }
 
-// matchOf returns the match of a patch without its context; empty: it matches everything of its kind.
+// matchOf returns the match of a patch as text, without the context. It returns "" if nothing else is matched.
 func matchOf(m *networkingv1.EnvoyFilter_EnvoyConfigObjectMatch) string {
 	if m == nil {
 		return ""
@@ -256,7 +256,7 @@ func telemetryOf(o plan.Origins) Section {
 	return out
 }
 
-// keysText names objects.
+// keysText returns "Kind namespace/name" for each key.
 func keysText(keys []model.Key) (names []string) {
 	for _, key := range keys {
 		names = append(names, at(key, ""))
@@ -264,8 +264,8 @@ func keysText(keys []model.Key) (names []string) {
 	return names
 }
 
-// maxBrief is the longest text of a message, in runes.
+// maxBrief is the maximum length of brief's result, in runes.
 const maxBrief = 160
 
-// brief returns a message on one line.
+// brief returns a protobuf message as text on one line, shortened.
 func brief(m proto.Message) string { return meaning.Brief(m, maxBrief) }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Merge merges the parts of several replicas: objects and bounds once, and groups with equal facts as one.
+// Merge merges the parts of several replicas. Objects with the same name and equal texts of More appear once. Groups of
+// one side with equal facts become one. It does not change parts; the result shares their sections.
 func Merge(parts []Part) (out Part) {
 	for _, p := range parts {
 		for _, o := range p.Objects {
@@ -26,16 +27,17 @@ func Merge(parts []Part) (out Part) {
 	return out
 }
 
-// sides are the sides of groups in their order.
+// sides are the sides of groups in the order of output.
 var sides = []string{Itself, Inbound, Outbound}
 
-// join joins groups with equal facts, and sorts them: by side, then by proxies. A group names maxNames proxies.
+// join merges groups of one side with equal facts, and sorts by side, then by proxies. Each result names at most
+// maxNames proxies.
 func join(groups []Group) (out []Group) {
 	at := map[string]int{}
 	for _, g := range groups {
 		raw, err := json.Marshal(g.Sections)
 		if err != nil {
-			continue // strings alone, which always encode
+			continue // cannot happen: strings always encode
 		}
 		key := g.Side + "\x00" + string(raw)
 		i, known := at[key]
@@ -62,7 +64,7 @@ func join(groups []Group) (out []Group) {
 	return out
 }
 
-// Named lists the objects that a description names, without their fields, sorted.
+// Named returns all objects of a description, "Kind namespace/name" without fields, sorted, each once.
 func (p Part) Named() (names []string) {
 	add := func(facts []Fact) {
 		for _, f := range facts {

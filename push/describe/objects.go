@@ -46,7 +46,7 @@ func serviceObject(svc *model.Service) Object {
 		"headless", yes(svc.Spec.GetHeadless(), "clients choose the Pod"))}
 }
 
-// labelsText returns labels as a selector.
+// labelsText returns labels in the form of a selector, key=value,key=value, sorted.
 func labelsText(labels map[string]string) string {
 	var texts []string
 	for key, value := range labels {
@@ -74,7 +74,7 @@ func (d *describer) host() {
 	}
 }
 
-// gateway describes a Gateway, and what the proxies that it selects serve for it.
+// gateway describes a Gateway, and the listeners and routes of the selected proxies that come from this Gateway.
 func (d *describer) gateway() {
 	all := named[*model.Gateway](d, model.KindGateway)
 	for _, g := range all {
@@ -135,7 +135,7 @@ func gatewayObject(g *model.Gateway) Object {
 	return o
 }
 
-// route describes a VirtualService, and for which of its hosts it decides.
+// route describes a VirtualService, and the hosts whose routes it may determine.
 func (d *describer) route() {
 	all := named[*model.VirtualService](d, model.KindVirtualService)
 	if len(all) == 0 {
@@ -161,7 +161,7 @@ func (d *describer) route() {
 	}
 }
 
-// involved reports whether some VirtualServices may decide about a host.
+// involved reports whether one of the VirtualServices determines, or may determine, the routes of a host.
 func involved(of plan.HostOrigins, all []*model.VirtualService) bool {
 	decided := deciding(of)
 	for _, c := range of.Claims {

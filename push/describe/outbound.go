@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// hostsOf describes the hosts of a proxy: the one of the query in full, or a line for each of the first Limit. Hosts
-// with rules come first.
+// hostsOf describes the hosts of a proxy. With Query.Host it describes that host in full. Otherwise it lists the first
+// Limit hosts, a line each; hosts with rules come first.
 func (d *describer) hostsOf(s plan.Seen, o plan.Origins) []Section {
 	if d.Host != "" {
 		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))
@@ -57,7 +57,7 @@ func (d *describer) hostsOf(s plan.Seen, o plan.Origins) []Section {
 	return []Section{out}
 }
 
-// lineOf sums up a host.
+// lineOf returns the summary of a host in one fact.
 func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
 	f := Fact{Subject: of.Name}
 	var texts []string
@@ -95,7 +95,8 @@ func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
 	return f
 }
 
-// readyText counts the endpoints of a host, at the port that has the fewest ready ones; empty: it has no cluster.
+// readyText returns the number of ready endpoints at the port of a host that has the fewest. It returns "" for a host
+// without clusters.
 func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
 	fewest := -1
 	for _, spec := range of.Clusters {
@@ -114,7 +115,7 @@ func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
 	return text
 }
 
-// deciding lists the VirtualServices whose rules decide the routes of a host, each once.
+// deciding returns the VirtualServices whose rules determine the routes of a host, each once.
 func deciding(of plan.HostOrigins) (keys []model.Key) {
 	for _, r := range of.Routed {
 		for _, rule := range r.Spec.Rules.All() {
@@ -131,8 +132,8 @@ func deciding(of plan.HostOrigins) (keys []model.Key) {
 	return keys
 }
 
-// hostNames lists the names that a host may have in a scope, the likeliest first: as it is, a short name in full, and
-// the wildcards that cover these.
+// hostNames returns the full names that a host name may mean in a scope, in order of precedence: the name itself, the
+// name completed by namespace and domain, and the wildcards that cover these names.
 func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	domain := strings.TrimPrefix(scope.Domain, scope.Namespace+".")
@@ -152,7 +153,8 @@ func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	return names
 }
 
-// hostSections describes the first of some hosts that the proxies of a view have, in full.
+// hostSections describes in full the first of names that the proxies of a view have as a host. It returns nil without
+// such a host.
 func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	all := d.from.HostOrigins(s, names)
 	if len(all) == 0 {
@@ -161,7 +163,7 @@ func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	return d.hostInFull(s, all[0])
 }
 
-// hostInFull describes a host.
+// hostInFull describes a host: its service, routes, rules that do not apply, policy and endpoints.
 func (d *describer) hostInFull(s plan.Seen, of plan.HostOrigins) []Section {
 	is := Section{Name: "host " + of.Name}
 	switch {
@@ -187,7 +189,7 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 		}
 		vh, err := inspect.VirtualHost(s.Set.Types[xds.Route].Get(r.Config), xds.VirtualHost(r.Spec.Host, r.Spec.Port))
 		if err != nil || vh == nil {
-			continue // it moves at this moment
+			continue // the planned set does not contain the virtual host yet
 		}
 		rules := meaning.Rules(vh)
 		by := rulePlaces(r, len(rules), of)
@@ -209,8 +211,9 @@ func routesOf(s plan.Seen, of plan.HostOrigins) Section {
 	return out
 }
 
-// rulePlaces returns the objects behind each of n routes of a virtual host. A rule makes a route for each of its
-// matches that applies; where EnvoyFilters have changed that, the routes have all objects of the virtual host.
+// rulePlaces returns the objects that cause each of the n routes of a virtual host. A rule makes a route for each of
+// its matches that applies. If EnvoyFilters have changed the number of routes, each route gets all objects of the
+// virtual host.
 func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	var each [][]string
 	for _, rule := range r.Spec.Rules.All() {
@@ -235,7 +238,8 @@ func rulePlaces(r host.Routed, n int, of plan.HostOrigins) [][]string {
 	return slices.Repeat([][]string{append(by, serversText(r)...)}, n)
 }
 
-// rulePlace names the rule of a VirtualService, and the delegate that it comes from.
+// rulePlace returns the object and field of a rule. For a rule of a delegate it returns the delegate, then the
+// VirtualService.
 func rulePlace(rule vhost.Rule) []string {
 	key := rule.VirtualService.Key
 	if d := rule.HTTP().GetDelegate(); d != nil {
@@ -248,7 +252,7 @@ func rulePlace(rule vhost.Rule) []string {
 	return []string{at(key, fmt.Sprintf("spec.http[%d]", rule.Index))}
 }
 
-// serversText names the servers of a virtual host of a gateway.
+// serversText returns the servers of Gateways that have a virtual host; nil if the proxy is not a gateway.
 func serversText(r host.Routed) (names []string) {
 	for _, server := range r.Servers {
 		names = append(names, server.String())
@@ -256,7 +260,7 @@ func serversText(r host.Routed) (names []string) {
 	return names
 }
 
-// passedOf lists the visible rules for a host that do not apply, and why.
+// passedOf lists the visible VirtualServices and DestinationRules of a host that do not apply, with the reasons.
 func (d *describer) passedOf(of plan.HostOrigins) Section {
 	out := Section{Name: "rules that do not apply"}
 	decided := deciding(of)
@@ -274,8 +278,8 @@ func (d *describer) passedOf(of plan.HostOrigins) Section {
 	return out
 }
 
-// whyPassed states why claim i does not decide the routes of a host. won is the index of the claim that does, or
-// negative.
+// whyPassed returns the reason why the VirtualService claims[i] does not determine the routes of a host. won is the
+// index of the claim that does; negative: no claim does.
 func whyPassed(claims []host.Claim, won, i int) string {
 	if won < 0 {
 		return "no rule of it is for these clients, or the host has no HTTP port that they import"
@@ -295,7 +299,7 @@ func whyPassed(claims []host.Claim, won, i int) string {
 	return "the Sidecar does not import what it needs at the ports of the host"
 }
 
-// whyRulePassed states why a DestinationRule is not among those that apply to a host.
+// whyRulePassed returns the reason why a DestinationRule does not apply to a host.
 func whyRulePassed(rule *model.DestinationRule, of plan.HostOrigins) string {
 	if len(of.Rules) == 0 {
 		return "a rule of a nearer namespace, or one with a workloadSelector that does not match, hides it"

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// pod describes a Pod by its proxy, and by its record.
+// pod describes a Pod by its proxy, and by its record in the snapshot.
 func (d *describer) pod() {
 	for _, w := range named[*model.Workload](d, model.KindWorkload) {
 		d.out.Objects = append(d.out.Objects, d.recordOf(w))
@@ -20,8 +20,8 @@ func (d *describer) pod() {
 	d.proxies(d.seen(func(n view.Node, _ view.View) bool { return n.Namespace == d.Namespace && n.Name == d.Name }))
 }
 
-// workload describes the proxies of a workload: of a Deployment or another owner of Pods, of an application by its
-// canonical name, or of a WorkloadEntry.
+// workload describes the proxies of a workload, whose name is that of a Deployment or another owner of Pods, the
+// canonical name of an application, or the name of a WorkloadEntry.
 func (d *describer) workload() {
 	pods := Object{Object: "Pods of " + d.Namespace + "/" + d.Name}
 	for r := range d.snapshot.In(model.KindWorkload, d.Namespace) {
@@ -46,13 +46,13 @@ func (d *describer) workload() {
 	}))
 }
 
-// canonicalName returns the name of an application by the labels of its Pods, as Istio derives it; empty: no label
-// states it.
+// canonicalName returns the name of an application by the labels of its Pods, as Istio derives it. It returns ""
+// without such a label.
 func canonicalName(labels map[string]string) string {
 	return cmp.Or(labels["service.istio.io/canonical-name"], labels["app.kubernetes.io/name"], labels["app"])
 }
 
-// recordOf describes a Pod or a WorkloadEntry as the configuration has it.
+// recordOf describes the record of a Pod or a WorkloadEntry.
 func (d *describer) recordOf(w *model.Workload) Object {
 	e := w.Spec.GetEndpoint()
 	by := []string{at(w.Key, "")}
@@ -80,7 +80,7 @@ func facts(by []string, pairs ...string) (all []Fact) {
 	return all
 }
 
-// yes returns a text, or nothing.
+// yes returns text if is, else "".
 func yes(is bool, text string) string {
 	if is {
 		return text
@@ -88,7 +88,7 @@ func yes(is bool, text string) string {
 	return ""
 }
 
-// proxies describes both sides of proxies.
+// proxies describes the identity and the inbound and outbound sides of proxies.
 func (d *describer) proxies(all []plan.Seen) {
 	for _, s := range d.bounded(all, maxServers, "proxies") {
 		o, ok := d.from.Origins(s)
@@ -111,7 +111,7 @@ func (d *describer) proxies(all []plan.Seen) {
 
 var kindNames = map[view.Kind]string{view.Sidecar: "sidecar", view.Router: "gateway", view.Proxyless: "gRPC without a proxy"}
 
-// identityOf states who a proxy is.
+// identityOf lists the stated and the authenticated identity of a proxy, its version and its place.
 func identityOf(n *view.Node) Section {
 	by := []string{"Pod " + n.Namespace + "/" + n.Name}
 	return Section{"identity", facts(by,
@@ -120,7 +120,7 @@ func identityOf(n *view.Node) Section {
 		"workload", cmp.Or(canonicalName(n.Labels), n.Workload))}
 }
 
-// identityText returns the account of a proved identity; empty: nothing is proved.
+// identityText returns the account of an authenticated identity; empty: the proxy is not authenticated.
 func identityText(i view.Identity) string {
 	if i.Account == "" {
 		return ""
@@ -128,7 +128,7 @@ func identityText(i view.Identity) string {
 	return "account " + i.Namespace + "/" + i.Account
 }
 
-// scopeOf states which Sidecar decides what a proxy imports, and what that costs.
+// scopeOf lists the Sidecar that selects a proxy's hosts, and the number and size of the proxy's resources.
 func scopeOf(s plan.Seen, o plan.Origins) Section {
 	out := Section{Name: "scope and its cost"}
 	var by []string

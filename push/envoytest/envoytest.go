@@ -22,18 +22,18 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// Patience is the limit of waits in tests, for conditions that an idle machine reaches at once.
+// Patience is the limit of waits in tests. It is long, because a busy machine is slow.
 const Patience = time.Minute
 
-// Pause returns the pause before the next check of a condition that was waited for so long. It grows with the wait,
-// from 5 to 250 ms: a fast condition is seen early, and a slow one is not checked so often that it delays other
-// processes of the test.
+// Pause returns the time to sleep between two checks of a condition. waited is the time since the first check. The
+// result grows with waited, from 5 to 250 ms: a fast condition is detected early, and checks of a slow condition do not
+// delay other processes.
 func Pause(waited time.Duration) time.Duration {
 	return max(5*time.Millisecond, min(waited/10, 250*time.Millisecond))
 }
 
-// Binary returns the path of Envoy: NAVARCH_ENVOY, or the one that `make tools` installs. Without an Envoy the test
-// fails, because a skipped test proves nothing.
+// Binary returns the absolute path of the Envoy binary. This is the variable NAVARCH_ENVOY, or else the binary that
+// `make tools` installs. Without this file the test ends with a failure, because a skipped test proves nothing.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("NAVARCH_ENVOY")
@@ -70,7 +70,7 @@ func root(t testing.TB) string {
 // Bootstrap is Envoy's configuration, as decoded JSON.
 type Bootstrap = map[string]any
 
-// JSON decodes a bootstrap. The test fails if the text does not decode.
+// JSON decodes a bootstrap from JSON. If the text does not decode, the test ends with a failure.
 func JSON(t testing.TB, text []byte) Bootstrap {
 	t.Helper()
 	var b Bootstrap
@@ -107,7 +107,8 @@ func ADS(api, server string) Bootstrap {
 	}
 }
 
-// File writes a bootstrap to a temporary file, and returns its path.
+// File writes a bootstrap as JSON to a file, and returns the file's path. The file is removed when the test ends. On an
+// error the test ends with a failure.
 func File(t testing.TB, b Bootstrap) string {
 	t.Helper()
 	text, err := json.Marshal(b)
@@ -121,7 +122,8 @@ func File(t testing.TB, b Bootstrap) string {
 	return path
 }
 
-// Validate validates the bootstrap in a file with Envoy, and returns "" or Envoy's first complaint.
+// Validate validates the bootstrap in a file with the Envoy binary. It returns "" for a valid bootstrap, else Envoy's
+// output.
 func Validate(binary, file string) string {
 	out, err := exec.Command(binary, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
 	if err != nil {
@@ -130,9 +132,9 @@ func Validate(binary, file string) string {
 	return ""
 }
 
-// Envoy is a running process.
+// Envoy is a running Envoy. Make it with Start.
 type Envoy struct {
-	Admin string // host:port of its admin page
+	Admin string // host:port of the admin interface, on loopback
 
 	t      testing.TB
 	output Output
@@ -145,28 +147,28 @@ type Output struct {
 	b  bytes.Buffer
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It never fails.
 func (s *Output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-// String implements fmt.Stringer.
+// String returns the output so far.
 func (s *Output) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
-// Start runs Envoy with a bootstrap until the test ends; it adds an admin page to the bootstrap. If the test fails,
-// Envoy's output is in the test's log.
+// Start starts Envoy with a bootstrap, and ends it when the test ends. It sets "admin" in b. It does not wait: see
+// Live. If Envoy cannot be started, the test ends with a failure. If the test fails, its log contains Envoy's output.
 func Start(t testing.TB, b Bootstrap) *Envoy {
 	t.Helper()
 	return StartVersion(t, Binary(t), b)
 }
 
-// StartVersion is Start for the Envoy binary at a path.
+// StartVersion does the same as Start, with the Envoy binary at the path binary.
 func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
 	t.Helper()
 	e := &Envoy{Admin: loopback.For(t), t: t, ended: make(chan struct{})}
@@ -193,8 +195,8 @@ func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
 	return e
 }
 
-// Live waits until Envoy has received all resources that its bootstrap requests, and listens. The test fails if Envoy
-// ends or exceeds Patience.
+// Live blocks until Envoy has received all resources that its bootstrap requests, and listens. If Envoy ends, or this
+// takes longer than Patience, the test ends with a failure.
 func (e *Envoy) Live() {
 	e.t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -215,7 +217,8 @@ func (e *Envoy) Live() {
 	}
 }
 
-// Get fetches a page of the admin interface. Any status except 200 is an error.
+// Get requests a page of the admin interface and returns its body. A status other than 200 is an error, and so is a
+// response after Patience.
 func (e *Envoy) Get(path string) (string, error) { return get(e.Admin, path) }
 
 // get fetches a page of the admin interface at an address.
@@ -233,8 +236,8 @@ func get(admin, path string) (string, error) {
 	return string(text), err
 }
 
-// Stats returns the counters and gauges of the Envoy with an admin address (host:port), by name. The error is a request
-// that fails, or a page that does not decode.
+// Stats returns the counters and gauges of an Envoy by name. admin is the host:port of its admin interface. Errors: the
+// request fails, or the page does not decode.
 func Stats(admin string) (map[string]int, error) {
 	text, err := get(admin, "/stats?format=json")
 	if err != nil {

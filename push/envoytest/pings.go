@@ -12,9 +12,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Pinging returns a client of the server at l that sends a keepalive ping every ten seconds. It pings with streams and
-// without, as Envoy and agents do. The number connections counts the connections that it has made. It is for tests in a
-// bubble of testing/synctest. The caller closes the client.
+// Pinging returns a gRPC client of the server at l that sends a keepalive ping every ten seconds. It pings with and
+// without streams, as Envoy and agents do. It connects at once. *connections is the number of connections that it has
+// made. It is for tests in a bubble of testing/synctest, where *connections may be read while the bubble is blocked.
+// The caller must close the client.
 func Pinging(t testing.TB, l *bufconn.Listener) (conn *grpc.ClientConn, connections *int) {
 	t.Helper()
 	connections = new(int)

@@ -8,12 +8,14 @@
 // # Filters that Envoy discovers
 //
 // A listener may name a filter whose configuration Envoy fetches separately (ECDS, xds.Extension). WasmPlugins,
-// TrafficExtensions and EnvoyFilters with applyTo EXTENSION_CONFIG become such filters.
+// TrafficExtensions and EnvoyFilters with applyTo EXTENSION_CONFIG become such filters. Records of WasmPlugins have the
+// form of a TrafficExtension.
 //
-// The configurations belong to the workload layer of a view, even those for outbound listeners. So they do not split a
-// scope, and an edit of a configuration changes no listener. The filters in listeners are properties of the view:
-// view.Workload.Extensions for inbound listeners, and view.Inputs.Extensions for outbound listeners. Filters of
-// outbound listeners split listeners into variants, but not routes, clusters or endpoints.
+// The configurations belong to the workload layer of a view, even those for outbound listeners. So extensions do not
+// split a scope (the proxies that share outbound configuration), and an edit of a configuration changes no listener.
+// The filters in listeners are properties of the view: view.Workload.Extensions for inbound listeners, and
+// view.Inputs.Extensions for outbound listeners. Filters of outbound listeners split listeners into variants, but not
+// routes, clusters or endpoints.
 //
 // If a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
 // (listener.Common.Extensions). A problem of the extension's object (problem.NotSupported) states the number of
@@ -44,7 +46,7 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Way is the way in which a proxy runs an extension.
+// Way is the way in which a proxy runs an extension, or the reason why it does not.
 type Way uint8
 
 // The values of Way.
@@ -95,7 +97,8 @@ func WayOf(e *model.TrafficExtension, caps xds.Caps) (way Way, why string) {
 	return Closed, why
 }
 
-// URL returns the URL of a module. A URL without a scheme means an image and gets the scheme oci.
+// URL returns the URL of a module. A URL without a scheme means an image and gets the scheme oci. The result for a nil
+// or empty module is "oci://".
 func URL(wasm *extensionsv1.WasmConfig) string {
 	if strings.Contains(wasm.GetUrl(), "://") {
 		return wasm.GetUrl()
@@ -104,7 +107,7 @@ func URL(wasm *extensionsv1.WasmConfig) string {
 }
 
 // Registry returns the registry of a module's image if the image is fetched with a credential (imagePullSecret). It
-// returns "" if the module has no imagePullSecret, or is not an image.
+// returns "" if the module does not have an imagePullSecret, or is not an image.
 func Registry(wasm *extensionsv1.WasmConfig) string {
 	if wasm.GetImagePullSecret() == "" {
 		return ""
@@ -132,17 +135,17 @@ func Name(extension model.Key) string {
 	return prefix + extension.Namespace + "." + extension.Name
 }
 
-// Filter is the filter of an extension in the listeners of one side of a proxy. It is comparable.
+// Filter is the filter of an extension in the listeners of one side (outbound or inbound) of a proxy. It is comparable.
 type Filter struct {
 	Extension     model.Key
 	Phase         Phase               // position among Istio's filters
 	OnConnections bool                // true: a network filter; false: an HTTP filter
 	Lua           bool                // true: Lua; false: WebAssembly
 	Closed        bool                // the proxy cannot run it, so traffic to Ports is refused
-	Ports         intern.List[uint32] // sorted; empty: all ports
+	Ports         intern.List[uint32] // ports to which the filter applies, sorted; empty: all
 }
 
-// Phase is the position of a filter among Istio's own filters.
+// Phase is the position of a filter among Istio's own filters, such as before authentication.
 type Phase = extensionsv1.TrafficExtension_ExecutionPhase
 
 // Side is a direction of traffic.
@@ -157,8 +160,9 @@ const (
 // ports interns the lists of ports.
 var ports intern.Table[uint32]
 
-// FilterOf returns the filter of an extension in the listeners of a side. way is the result of WayOf. It returns false
-// if way is Left, or if the extension does not match the side.
+// FilterOf returns the filter of an extension in the listeners of a side. way is the result of WayOf. The filter
+// applies to the ports of all matches of the side; without matches, to all ports. It returns false, and the Filter must
+// not be used, if way is Left or no match is for the side.
 func FilterOf(e *model.TrafficExtension, way Way, side Side) (Filter, bool) {
 	if way == Left {
 		return Filter{}, false

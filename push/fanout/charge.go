@@ -2,7 +2,8 @@ package fanout
 
 import "time"
 
-// charge charges bytes that were sent to a stream, except for those that it has acknowledged already.
+// charge charges bytes that were sent to a stream against the budget, except for bytes that its client has acknowledged
+// already.
 func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	early := min(bytes, s.early)
 	s.early -= early
@@ -17,8 +18,8 @@ func (q *Queue[S]) charge(s *entry[S], bytes int, now time.Time) {
 	q.bytes += bytes
 }
 
-// ack releases acknowledged bytes of a stream from the budget. Bytes that are acknowledged before their turn has ended
-// are subtracted from its charge.
+// ack releases acknowledged bytes of a stream from the budget. Bytes that are acknowledged before the end of their turn
+// are remembered, and charge subtracts them.
 func (q *Queue[S]) ack(s *entry[S], bytes int) {
 	forgiven := min(bytes, s.forgiven)
 	s.forgiven -= forgiven
@@ -38,8 +39,8 @@ func (q *Queue[S]) release(s *entry[S], bytes int) {
 	}
 }
 
-// expire releases the charges of slow streams, so that they do not delay others. A slow stream keeps only references to
-// shared bytes, and is closed by its own deadline.
+// expire releases the charges of streams whose oldest charge is Budget.Slow old, so that slow clients do not delay
+// others. The bytes that such a stream still references are shared. Its own write deadline closes it.
 func (q *Queue[S]) expire(now time.Time) {
 	for front := q.charged.Front(); front != nil; front = q.charged.Front() {
 		s := front.Value.(*entry[S])

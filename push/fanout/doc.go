@@ -1,5 +1,5 @@
-// Package fanout decides on which stream the server sends next. Urgent changes precede others, namespaces alternate,
-// and the streams and bytes in progress are bounded.
+// Package fanout schedules the sends of an xDS server: it decides which stream to a proxy may send next. Urgent changes
+// precede others, namespaces alternate, and the numbers of streams and bytes in progress are bounded.
 //
 // # Data structures
 //
@@ -31,12 +31,12 @@
 // Plans of configuration are numbered, and each set names the plan that changed it last (manifest.Set.Plan). A plan is
 // sent first to 8 streams, or to 1/128 of all streams if that is more. Each stream that acknowledges the whole plan
 // permits turns of two more (rollout.go; push/serve/rollout.go reports the results). The first refusal of each identity
-// reduces the number of concurrent streams to the first number, and occupies a slot for a second. So a plan that many
-// refuse stops. push/quarantine then withholds the refused version, and the rest of the plan continues.
+// reduces the number of concurrent streams to its initial value, and counts as one of them for a second. So a plan that
+// many refuse stops. push/quarantine then withholds the refused version, and the rest of the plan continues.
 //
 // Endpoints, Secrets and answers to subscriptions do not wait for a rollout. A joining proxy does not wait either,
-// until it is up to date or five seconds have passed. If acknowledgements take longer than the time between two plans
-// for all proxies, a proxy may be about 128 plans behind.
+// until it is up to date or five seconds have passed. If plans that concern all proxies follow each other faster than
+// proxies acknowledge, a proxy may be about 128 plans behind.
 //
 // # Endpoints before configuration
 //
@@ -44,8 +44,8 @@
 // its place. Urgent changes are answers to subscriptions, and endpoints that were planned on the fast path. While
 // endpoints change, configuration is written to only as many streams at a time as keep the run queue short (window.go).
 // The minimum is one stream at a time and 64 MiB/s. The endpoints of a namespace that changes more than 50 times a
-// second are planned and sent as configuration (push/plan/noisy.go). The same holds for a host with 2,000 endpoints or
-// more, which is planned at most once a second (push/plan/intake.go).
+// second are planned and sent as configuration (push/plan/noisy.go). Endpoints of a host with 2,000 endpoints or more
+// are sent in the same way, and planned at most once a second (push/plan/intake.go).
 //
 // # Invariants, held by tests
 //

@@ -1,12 +1,12 @@
 package fanout
 
-// Lane is the urgency of a change.
+// Lane is the urgency of a change; a lower value is more urgent.
 type Lane uint8
 
 const (
 	// Endpoints is the lane of changes of endpoints alone.
 	Endpoints Lane = iota
-	// Answers is the lane of answers to subscriptions, and of sends after an ACK.
+	// Answers is the lane of responses to subscriptions, and of sends that had to wait for an ACK.
 	Answers
 	// Config is the lane of all other changes. Parts that are new to a stream are delivered progressively (rollout).
 	Config

@@ -12,10 +12,11 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// pressEvery is the pause between two measurements of the run queue, while its length matters.
+// pressEvery is the pause between two measurements of the run queue while configuration is sent and endpoints change.
 const pressEvery = 25 * time.Millisecond
 
-// Loop runs a Queue. Its workers call the functions that send. It is safe for concurrent use.
+// Loop runs a Queue: workers call the send functions of the streams that get a turn. Its methods, except Run, may be
+// called from any goroutine.
 type Loop struct {
 	budget  Budget
 	workers int
@@ -47,14 +48,14 @@ type Stream struct {
 	tried [Refuse - Accept + 1]atomic.Pointer[outcome]
 }
 
-// outcome is a stream's result of a plan.
+// outcome is the result that a stream reports for a plan; by is the identity of a client that refused.
 type outcome struct {
 	plan int64
 	by   string
 }
 
 // New returns a Loop, which sends after Run is called. Zero fields of b mean the defaults. workers is the number of
-// goroutines that send; 0: one for each processor. log nil: slog.Default().
+// goroutines that send, at most Budget.Streams; 0 or less: one for each processor. log nil: slog.Default().
 func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -70,7 +71,8 @@ func (l *Loop) Budget() Budget { return l.budget }
 
 // Join adds a stream of a namespace. first means that it is a gateway's stream, which precedes others. One worker at a
 // time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent changes if
-// urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is Grant.Plan.
+// urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the newest plan that
+// the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -78,7 +80,8 @@ func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan in
 	return s
 }
 
-// Mark requests a turn for the stream in a lane, because there may be something to send.
+// Mark requests a turn for the stream in a lane below NumLanes, because there may be something to send. Marks before
+// the turn are merged.
 func (s *Stream) Mark(l Lane) {
 	s.marks.Or(1 << l)
 	s.notify()
@@ -111,16 +114,17 @@ func (s *Stream) report(op Op, v outcome) {
 	s.notify()
 }
 
-// Sent counts bytes of a turn that were sent after send returned.
+// Sent counts bytes that were sent after send returned. They are charged at the next end of a turn that the loop
+// processes.
 func (s *Stream) Sent(bytes int) { s.sent.Add(int64(bytes)) }
 
-// Acked counts bytes that were acknowledged.
+// Acked reports bytes that the client has acknowledged, and releases them from the budget.
 func (s *Stream) Acked(bytes int) {
 	s.acked.Add(int64(bytes))
 	s.notify()
 }
 
-// Leave removes the stream. A worker may call send once more.
+// Leave removes the stream with its charges. If the stream has a turn already, a worker may call send once more.
 func (s *Stream) Leave() {
 	s.left.Store(true)
 	s.notify()
@@ -141,12 +145,13 @@ func (s *Stream) notify() {
 	}
 }
 
-// Waiting returns the number of streams that wait in a lane, for a gauge.
+// Waiting returns the number of streams that waited in a lane below NumLanes after the last event, for a gauge.
 func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
-// Run grants turns until ctx ends. Its error is the context's.
+// Run grants turns until ctx ends, then performs the turns that were granted, and returns the error of ctx. It must be
+// called once.
 func (l *Loop) Run(ctx context.Context) error {
-	turns := make(chan Grant[*Stream], l.budget.Streams) // its capacity is the number of possible grants: never full
+	turns := make(chan Grant[*Stream], l.budget.Streams) // has room for all turns: never blocks
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
@@ -210,7 +215,7 @@ func (l *Loop) take() []*Stream {
 	return taken
 }
 
-// events passes the changes of a stream since the last call to step.
+// events passes everything that was reported for a stream since the previous call to step, as events.
 func (s *Stream) events(step func(Event[*Stream])) {
 	s.inbox.Store(false) // before reading: later events notify again
 	if s.joins.Swap(false) {

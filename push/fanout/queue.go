@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Budget bounds the sends in progress. Zero fields mean the defaults.
+// Budget bounds the sends in progress. Numbers of 0 or less mean the defaults.
 type Budget struct {
 	Streams int           // number of streams with a turn at a time; 0: 100
 	Bytes   int           // bytes that are sent and not acknowledged, except on slow streams; 0: 256 MiB
@@ -21,7 +21,7 @@ const patience = 4
 // Op is the type of an Event.
 type Op uint8
 
-// The types of events. Fields of Event that an event uses are in parentheses.
+// The types of events. The fields of Event that a type uses, besides Op and Stream, are in parentheses.
 const (
 	Join   Op = iota // a stream was added (Namespace, First)
 	Leave            // a stream has left
@@ -42,12 +42,12 @@ type Event[S comparable] struct {
 	Namespace string
 	First     bool // the stream is a gateway's, which precedes others
 	Lane      Lane
-	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that the stream was not sent
-	// yet; 0: no such plan.
+	// Plan is the plan of Accept, Skip and Refuse. For Mark in the lane Config it is a plan that the stream was not
+	// sent yet; 0: no such plan.
 	Plan  int64
 	By    string // the client's identity
 	Bytes int
-	Wait  time.Duration // 90th percentile of the waits
+	Wait  time.Duration // 90th percentile of the waits for a processor
 }
 
 // Grant is an output of Queue.Step. The caller must send on the stream, and then pass an event Done.
@@ -58,8 +58,8 @@ type Grant[S comparable] struct {
 }
 
 const (
-	// tried is the lane of configuration that is delivered progressively, because the stream was not sent it yet. A stream
-	// that waits here does not wait in Config.
+	// tried is the lane of configuration that is delivered progressively, because its plan is new to the stream. A
+	// stream that waits here does not wait in Config.
 	tried    = NumLanes
 	allLanes = NumLanes + 1
 )
@@ -78,8 +78,8 @@ type Queue[S comparable] struct {
 	window  concurrencyWindow[S]
 }
 
-// rings holds the namespaces with streams that wait in a lane: one ring for gateways, which come first, and one for all
-// other proxies.
+// rings has the namespaces with streams that wait in a lane. Gateways have the first ring, and precede all other
+// proxies in the second. The namespaces of a ring have turns in rotation.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
@@ -88,7 +88,7 @@ type rings[S comparable] struct {
 // empty reports whether no stream waits in the lane.
 func (l *rings[S]) empty() bool { return l.of[0].Len()+l.of[1].Len() == 0 }
 
-// front returns the ring and the group whose turn is next.
+// front returns the ring and the group whose turn is next. The lane must not be empty.
 func (l *rings[S]) front() (*list.List, *group[S]) {
 	ring := &l.of[0]
 	if ring.Len() == 0 {
@@ -114,7 +114,7 @@ type entry[S comparable] struct {
 	sentAt    [numSlots]time.Time     // end of the turn for which the stream has the slot; zero: the turn goes on
 	granted   bool                    // the stream has a turn
 	plan      int64                   // the newest plan for which it had a turn; 0 after Skip or Refuse: it needs another turn
-	again     [allLanes]bool          // marked during the turn
+	again     [allLanes]bool          // marked during the turn, by lane
 	first     bool                    // it was first in its lane of configuration when its urgent turn began
 	unacked   int                     // charged bytes
 	forgiven  int                     // unacknowledged bytes that are no longer charged, because the stream was slow
@@ -123,7 +123,7 @@ type entry[S comparable] struct {
 	charge    *list.Element           // element in Queue.charged
 }
 
-// NewQueue returns an empty Queue. Zero fields of b mean the defaults.
+// NewQueue returns an empty Queue. Numbers of 0 or less in b mean the defaults.
 func NewQueue[S comparable](b Budget) *Queue[S] {
 	if b.Streams <= 0 {
 		b.Streams = 100
@@ -148,7 +148,8 @@ func NewQueue[S comparable](b Budget) *Queue[S] {
 	return q
 }
 
-// Step processes one event at the time now, and returns the turns that are granted.
+// Step processes one event at the time now, and returns the turns that are granted; nil: no turn. It ignores events of
+// streams that have not joined, and a second Join. now must not go back. The caller owns the result.
 func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 	q.expire(now)
 	q.window.expire(now)
@@ -186,7 +187,8 @@ func (q *Queue[S]) Step(now time.Time, e Event[S]) []Grant[S] {
 }
 
 // Next returns the time at which Step must be called with Tick if there are no other events: then a stream becomes
-// slow, a write becomes long, or a slot of the rollout becomes free. It returns false if there is no such time.
+// slow, a write of configuration becomes long, or a slot of the rollout becomes free. It returns false if no time is
+// pending.
 func (q *Queue[S]) Next() (at time.Time, ok bool) {
 	sooner := func(t time.Time, is bool) {
 		if is && (!ok || t.Before(at)) {
@@ -208,12 +210,12 @@ func (q *Queue[S]) Next() (at time.Time, ok bool) {
 // configWaits reports whether streams wait in the lanes of configuration.
 func (q *Queue[S]) configWaits() bool { return !q.lanes[Config].empty() || !q.lanes[tried].empty() }
 
-// Pressing reports whether Press has an effect: configuration is sent while endpoints change.
+// Pressing reports whether events Press are needed: endpoints change, and configuration is being sent or waits.
 func (q *Queue[S]) Pressing(now time.Time) bool {
 	return q.window.on(now) && (q.window.slots.count() > 0 || q.configWaits())
 }
 
-// Waiting returns the number of streams that wait in a lane.
+// Waiting returns the number of streams that wait in a lane. Config includes streams to which the plan is new.
 func (q *Queue[S]) Waiting(l Lane) int {
 	n := 0
 	for _, named := range q.lanes[l].named {
@@ -271,7 +273,7 @@ func (q *Queue[S]) mayRest(s *entry[S]) {
 	}
 }
 
-// push adds a stream to a lane, behind the waiting streams of its namespace, or with first before them.
+// push adds a stream to a lane, behind the waiting streams of its namespace; if first is set, before them.
 func (q *Queue[S]) push(s *entry[S], to Lane, first bool) {
 	l := &q.lanes[to]
 	g := l.named[s.class][s.namespace]

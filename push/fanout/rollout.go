@@ -4,14 +4,14 @@ import "time"
 
 // rollout delivers each plan of configuration progressively. A plan is sent to `least` streams first, and every stream
 // that accepts it permits turns of two more. So a plan for 10,000 proxies doubles seven times before the last proxy
-// gets it. That earlier plans were accepted does not count: each plan begins with a few streams, however fast plans
-// follow each other. Waiting streams keep their places, so that each has its turn within about `share` plans, even if
-// no stream acknowledges in time.
+// gets it. Acceptance of earlier plans has no effect: each plan begins with a few streams, however fast plans follow
+// each other. Waiting streams keep their places when a plan is replaced. So each has its turn within about `share`
+// plans, even if no stream acknowledges in time.
 //
 // The first refusal of an identity reduces the window to `least`, and occupies a slot for refusalBackoff. If many
-// refuse, the plan stops until the refused version is withheld (push/quarantine) or replaced, and then continues with a
-// few streams. Further refusals of the same identity have no effect, so an identity that refuses everything does not
-// delay others.
+// identities refuse, the plan stops until the refused version is withheld (push/quarantine) or replaced, and then
+// continues with a few streams. Further refusals of the same identity have no effect, so an identity that refuses
+// everything does not delay others.
 type rollout[S comparable] struct {
 	most    int // Budget.Rollout
 	plan    int64
@@ -27,7 +27,7 @@ const (
 	share = 128
 	// refusalBackoff is the time for which a refusal keeps its slot.
 	refusalBackoff = time.Second
-	// maxBy is the number of identities that are remembered. With so many refusals the window is small already.
+	// maxBy is the number of identities that are remembered. After so many refusals the window is small anyway.
 	maxBy = 1000
 )
 
@@ -78,7 +78,8 @@ func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	t.refused = append(t.refused, now.Add(refusalBackoff))
 }
 
-// expire frees the slots of old refusals, and of streams that have been slow.
+// expire frees the slots of refusals after refusalBackoff, and those of streams without an acknowledgement for the
+// duration slow.
 func (t *rollout[S]) expire(now time.Time, slow time.Duration) {
 	for len(t.refused) > 0 && !now.Before(t.refused[0]) {
 		t.refused = t.refused[1:]

@@ -41,8 +41,8 @@ func (l *slots[S]) leave(s *entry[S]) {
 	s.slots[l.kind] = nil
 }
 
-// done moves a stream's slot from the busy to the sent ones after a turn. It reports whether that was the turn of the
-// slot.
+// done moves a stream's slot from busy to sent after a turn. It reports whether the stream occupied the slot for this
+// turn.
 func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	at := s.slots[l.kind]
 	its := at != nil && s.sentAt[l.kind].IsZero()
@@ -53,8 +53,8 @@ func (l *slots[S]) done(s *entry[S], now time.Time) bool {
 	return its
 }
 
-// next returns the time at which the oldest sent slot has waited for the duration long. It returns false if there is
-// none.
+// next returns the time at which the oldest sent slot has waited for the duration long. It returns false without a sent
+// slot.
 func (l *slots[S]) next(long time.Duration) (time.Time, bool) {
 	if front := l.sent.Front(); front != nil {
 		return front.Value.(*entry[S]).sentAt[l.kind].Add(long), true

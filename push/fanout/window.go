@@ -5,7 +5,7 @@ import "time"
 // concurrencyWindow bounds the number of streams to which configuration is written at a time while endpoints change.
 // Writes to many streams fill the run queue of this process. Every step of an endpoint from the store to the socket
 // waits there behind the goroutines that write. So without a bound, a namespace whose routes are edited all the time
-// would delay the endpoints of all others.
+// would delay the endpoints of all other namespaces.
 //
 // The window shrinks while goroutines wait for a processor, and grows while they do not. While no endpoints change,
 // configuration is written to as many streams as the budget permits. A write that takes longer than longWay waits for
@@ -19,8 +19,9 @@ type concurrencyWindow[S comparable] struct {
 	slots slots[S]  // the streams to which configuration is being written
 }
 
-// These are sizes of the window, and times to compare with the 90th percentile of goroutines' waits for a processor. An
-// endpoint waits about fifteen times on its way from the store to the socket.
+// firstWindow and leastWindow are the initial and the smallest size. longWait and shortWait are compared with the 90th
+// percentile of goroutines' waits for a processor; an endpoint waits about fifteen times between store and socket. A
+// write that takes longer than longWay frees its slot.
 const (
 	firstWindow = 32
 	leastWindow = 1
@@ -52,8 +53,8 @@ func (b *concurrencyWindow[S]) done(s *entry[S], bytes int, now time.Time) {
 	}
 }
 
-// next returns the time at which another turn is permitted even if there are no events. It returns false if there is
-// none.
+// next returns the time at which another turn is permitted even if there are no events. It returns false if no such
+// time is known.
 func (b *concurrencyWindow[S]) next() (at time.Time, ok bool) {
 	if at, ok = b.slots.next(longWay); ok && at.Before(b.rest) || !ok {
 		at, ok = b.rest, !b.rest.IsZero()
@@ -69,7 +70,7 @@ func (b *concurrencyWindow[S]) expire(now time.Time) {
 	}
 }
 
-// press adapts the window to how long goroutines waited for a processor recently.
+// press adapts the size to wait, the recent waits of goroutines for a processor.
 func (b *concurrencyWindow[S]) press(wait time.Duration) {
 	switch {
 	case wait > longWait:

@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Conflict is a server, or hosts of a server, that a router does not serve as the Gateway states it. The problem's key
-// is the loser's Gateway. Its severity is Error where something is lost.
+// Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. Key of the
+// Problem is the Gateway of Loser. Its Severity is Error if the server or hosts are not served at all, else Warning.
 type Conflict struct {
 	Loser  Server
-	Winner *Server // the server that takes precedence; nil: the reason is no other server
+	Winner *Server // the server that takes precedence; nil if the reason is not another server
 	model.Problem
 }
 
-// reason states why a server, or a part of it, is not served.
+// reason states why a server or a part of the server is not served, or served differently.
 type reason struct {
 	winner   *Server
 	field    string // below spec.servers[i]; empty: the whole server
@@ -28,8 +28,8 @@ type reason struct {
 	message  string
 }
 
-// lose appends a conflict. Of one Gateway it keeps the first problem.MostOfObject errors and as many warnings, because
-// lists of problems show no more of one object; omitted states the number of the others.
+// lose appends a conflict. It keeps the first problem.MostOfObject errors of a Gateway, and as many warnings, because
+// lists of problems do not show more of one object. Further ones are counted.
 func (m *merger) lose(s Server, r reason) {
 	r.severity = cmp.Or(r.severity, problem.Error)
 	m.lost[r.severity]++
@@ -44,7 +44,7 @@ func (m *merger) lose(s Server, r reason) {
 	m.conflicts = append(m.conflicts, Conflict{Loser: s, Winner: r.winner, Problem: p})
 }
 
-// omitted appends a conflict that counts those of a Gateway that lose did not keep, and starts a new count.
+// omitted appends a conflict with the number of a Gateway's errors that lose did not keep, and resets the counts.
 func (m *merger) omitted() {
 	if more := m.lost[problem.Error] - problem.MostOfObject; more > 0 {
 		p := model.Problem{Key: m.last.Gateway.Key, Field: "spec.servers", Code: problem.Duplicate, Severity: problem.Error,
@@ -58,7 +58,7 @@ func (m *merger) omitted() {
 // field returns the path of the server in its Gateway.
 func (s Server) field() string { return fmt.Sprintf("spec.servers[%d]", s.Index) }
 
-// hostField returns the path of a host below the server, as the Gateway states it.
+// hostField returns the path of a host below the server: the first of the stated hosts that means h.
 func (s Server) hostField(h Host) string {
 	index := slices.IndexFunc(s.Spec().GetHosts(), func(text string) bool {
 		return slices.Contains(hostsOf([]string{text}, s.namespace()), h)
@@ -66,10 +66,10 @@ func (s Server) hostField(h Host) string {
 	return fmt.Sprintf("hosts[%d]", max(index, 0))
 }
 
-// where names a winner in messages.
+// where returns Gateway and field of the server, for messages.
 func (s Server) where() string { return fmt.Sprintf("Gateway %s (%s)", s.Name(), s.field()) }
 
-// family names the traffic of a server in messages.
+// family returns the kind of traffic of the server, for messages.
 func (s Server) family() string {
 	switch {
 	case s.Passes():
@@ -82,16 +82,16 @@ func (s Server) family() string {
 	return "TCP without TLS"
 }
 
-// meanwhile states what holds while a server loses to another one.
+// meanwhile is the end of messages about a server that loses to another one.
 const meanwhile = "; this server is not served, and that Gateway is unchanged"
 
-// against returns the reason of a server that loses to another one.
+// against returns the reason of a server that loses to w.
 func against(w *Server, field, format string, args ...any) *reason {
 	return &reason{winner: w, field: field, code: problem.Duplicate, analyzer: problem.ConflictingGateways,
 		message: fmt.Sprintf(format, args...) + meanwhile}
 }
 
-// port names the port of a server in messages, and the port that the Pod listens at if a Service translates it.
+// port returns the port of the server for messages, with the Pod's port if a Service translates it.
 func (s Server) port() string {
 	if stated := s.Spec().GetPort().GetNumber(); stated != s.Bound {
 		return fmt.Sprintf("port %d (%d of the Pod)", stated, s.Bound)
@@ -132,8 +132,8 @@ func moreSpecific(s Server, w *Server) *reason {
 		w.where(), s.Spec().GetBind())
 }
 
-// lostHosts is the reason of hosts whose SNI has a filter chain of another server (w), or is no SNI (w is nil). whole:
-// the server has no other hosts.
+// lostHosts returns the reason why hosts of a server are not served: their SNI selects a filter chain of another server
+// w, or, if w is nil, they are not valid as SNI. whole reports that the server has only these hosts.
 func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	r := reason{winner: w, field: s.hostField(lost[0]), code: problem.Duplicate, analyzer: problem.ConflictingGateways}
 	if w != nil {
@@ -150,7 +150,7 @@ func lostHosts(s Server, lost []Host, w *Server, whole bool) reason {
 	return r
 }
 
-// list names hosts in messages: three, and the number of the others.
+// list returns the first three hosts and the number of the rest, for messages.
 func list(hosts []Host) string {
 	const shown = 3
 	var texts []string
@@ -188,15 +188,15 @@ func undefinedPort(s Server) reason {
 		message: fmt.Sprintf("no Service of the gateway's Pod has port %d: the server is served at the Pod's own address alone", s.Bound)}
 }
 
-// withoutHTTP3 is the reason of a server that asks clients for certificates: it is served by TCP alone.
+// withoutHTTP3 returns the warning for a server that requests certificates of clients, and so is served over TCP alone.
 func withoutHTTP3(s Server) reason {
 	return reason{field: "tls.mode", code: problem.NotSupported, severity: problem.Warning,
 		message: fmt.Sprintf("mode %v: HTTP/3 asks clients for no certificate, so the server is served over TCP alone",
 			s.Spec().GetTls().GetMode())}
 }
 
-// beyond is the reason of hosts of a Gateway that exceed its bounds: those of s from index keep on, and those of all
-// later servers.
+// beyond returns the reason why servers and hosts beyond the bounds of a Gateway are not served: the hosts of s from
+// index keep on, and all later servers.
 func beyond(s Server, keep int) reason {
 	r := reason{code: problem.NotAllowed}
 	if keep > 0 {

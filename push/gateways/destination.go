@@ -8,34 +8,35 @@ import (
 	"navarch.io/navarch/store/scrape"
 )
 
-// metadataServers are the addresses of clouds' metadata services beside 169.254.169.254: of Google (IPv6), Alibaba,
+// metadataServers has the addresses of clouds' metadata services besides 169.254.169.254: of Google (IPv6), Alibaba,
 // Azure and Oracle.
 var metadataServers = map[netip.Addr]bool{netip.MustParseAddr("fd20:ce::254"): true, netip.MustParseAddr("100.100.100.200"): true,
 	netip.MustParseAddr("168.63.129.16"): true, netip.MustParseAddr("192.0.0.192"): true}
 
-// nodeServices has what AWS serves at its Nodes by IPv6: metadata (::254) and credentials of Pods (::23) among it.
+// nodeServices contains the IPv6 addresses of services that AWS provides at each Node, such as metadata (::254) and
+// credentials of Pods (::23).
 var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 
-// embedding are the prefixes of IPv6 whose addresses end in an IPv4 address, which a translator or the Node connects
-// to: NAT64 (RFC 6052), SIIT (RFC 2765), and the older "compatible" ones.
+// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node connects:
+// NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
-// localNames are the names that resolvers, /etc/hosts of Pods and clouds resolve to addresses that Local refuses.
+// localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses for which Local has a reason.
 var localNames = map[string]bool{"localhost": true, "localhost.localdomain": true, "localhost4": true, "localhost6": true,
 	"localhost4.localdomain4": true, "localhost6.localdomain6": true, "ip6-localhost": true, "ip6-loopback": true,
 	"metadata.google.internal": true, "metadata.goog": true, "instance-data": true, "instance-data.ec2.internal": true,
 	"127-0-0-1.default.pod.cluster.local": true}
 
-// podZone is the label of a cluster's DNS below which the names of Pods are.
+// podZone is the third label in the DNS names of Pods.
 const podZone = "pod"
 
 // thisNetwork has the addresses 0.0.0.0/8. Linux connects 0.0.0.0 to the Pod itself.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// Local states why an address of an endpoint may lead to the router's own Pod or Node, for messages. The address is an
-// IP address, a DNS name, or unix:// and a path. An empty result means that no such reason is known. Names are not
-// resolved.
+// Local returns the reason why an endpoint's address may lead to the gateway's own Pod or Node, for messages. The
+// address is an IP address, a DNS name, a wildcard, or unix:// and a path. It returns "" if no such reason is known.
+// Names are not resolved.
 func Local(address string) string {
 	if strings.HasPrefix(address, unixPrefix) {
 		return "a Unix socket is of the gateway's own Pod"
@@ -59,7 +60,7 @@ func Local(address string) string {
 	return ""
 }
 
-// embedded returns the IPv4 address that an IPv6 address ends in, or the address itself.
+// embedded returns the IPv4 address in an IPv6 address of embedding; any other address is returned unchanged.
 func embedded(addr netip.Addr) netip.Addr {
 	for _, prefix := range embedding {
 		if prefix.Contains(addr) && !addr.IsLoopback() && !addr.IsUnspecified() {
@@ -70,8 +71,8 @@ func embedded(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// podName returns the address that a cluster's DNS derives from a name of the form 10-1-0-1.NAMESPACE.pod.DOMAIN, by
-// default for any address; empty: the name is another one.
+// podName returns the address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN; empty for other
+// names. By default the DNS does so for any address.
 func podName(name string) string {
 	labels := strings.SplitN(name, ".", 4)
 	if len(labels) < 3 || labels[2] != podZone {
@@ -85,7 +86,7 @@ func podName(name string) string {
 	return ""
 }
 
-// coversLocal reports whether a wildcard covers a name that Local refuses.
+// coversLocal reports whether a wildcard covers a name for which Local has a reason.
 func coversLocal(wildcard string) bool {
 	if !strings.HasPrefix(wildcard, "*") {
 		return false
@@ -99,8 +100,8 @@ func coversLocal(wildcard string) bool {
 	return len(labels) > 1 && labels[1] == podZone || len(labels) > 2 && labels[2] == podZone
 }
 
-// localName is Local for DNS names. A name whose last label is a number is refused, because resolvers read some of them
-// as IP addresses (127.1, 0x7f000001, 2130706433).
+// localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some such
+// names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
 	name = strings.TrimRight(strings.ToLower(name), ".")
 	if coversLocal(name) {
@@ -119,7 +120,7 @@ func localName(name string) string {
 	return ""
 }
 
-// OwnPort returns what the agent or Envoy of a router uses a port of the Pod for; empty: neither binds the port.
+// OwnPort returns the use of a Pod's port by the agent or the Envoy of a gateway; empty if neither binds the port.
 func OwnPort(port uint32) string {
 	if port == tunnelPort {
 		return ""

@@ -9,28 +9,31 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MaxElsewhere is the largest number of hosts of other servers in Elsewhere.Others.
+// MaxElsewhere is the highest number of hosts in Elsewhere.Others.
 const MaxElsewhere = 256
 
-// Owners maps the hosts of a listener to the servers whose filter chains get connections for them, by SNI. Immutable.
+// Owners maps each host of a listener to the server whose filter chain gets the connections with this SNI. It is
+// immutable, and safe for concurrent use.
 type Owners struct {
 	byName map[string]Server
-	// guarded maps a host of some server to the hosts that it is or covers, and whose servers require a client
+	// guarded maps a host of any server to the hosts that are equal to it or covered by it and require a client
 	// certificate.
 	guarded map[string][]string
 }
 
-// Elsewhere has the hosts of other servers of a listener, at which requests to some servers are misdirected.
+// Elsewhere has the hosts that other servers of a listener own. A request for one of them on a connection to the given
+// servers is misdirected (HTTP status 421).
 type Elsewhere struct {
-	// Guarded are hosts whose servers require a client certificate, by other settings: they must not be served here. Only
-	// those that a host here is or covers are listed, since the others are never served here.
+	// Guarded has the hosts that must not be served here, because their servers require a client certificate by
+	// settings that differ from those of the given servers. It lists only hosts that are equal to a host of the given
+	// servers or covered by one: other hosts are never served here.
 	Guarded []string
-	// Others are further hosts, or none if there are more than MaxElsewhere.
+	// Others has the other hosts except "*"; nil if they are more than MaxElsewhere.
 	Others []string
-	Left   int // number of hosts that Others leaves out
+	Left   int // number of hosts if Others is nil because of MaxElsewhere, else 0
 }
 
-// Owners returns the owners of a listener's hosts.
+// Owners returns the owners of a listener's hosts. Without servers with TLS, no host has an owner.
 func (l Listener) Owners() *Owners {
 	o := &Owners{byName: map[string]Server{}, guarded: map[string][]string{}}
 	if len(l.TLS) == 0 {
@@ -71,14 +74,15 @@ func (l Listener) Owners() *Owners {
 	return o
 }
 
-// asksForCertificate reports whether the server refuses clients without a certificate.
+// asksForCertificate reports whether the server terminates TLS and refuses clients without a certificate.
 func (s Server) asksForCertificate() bool {
 	mode := s.Spec().GetTls().GetMode()
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard returns the server that keeps a domain from being served by other servers of its listener: connections with
-// this SNI are for it, and it requires a client certificate, by settings that the others do not have.
+// Guard reports whether servers must not serve a domain, because another server guards it: connections with this SNI
+// reach that server, which requires a client certificate by TLS settings that no element of servers has. by is the
+// owner of the domain, also if it does not guard the domain; the zero Server if there is no owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {
@@ -92,7 +96,7 @@ func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool
 	})
 }
 
-// Elsewhere lists the hosts of other servers of the listener, sorted.
+// Elsewhere returns the hosts of the listener that servers other than the given ones own. Both lists are sorted.
 func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 	own, guarded := map[string]bool{}, map[string]bool{}
 	for _, s := range servers {
@@ -116,7 +120,7 @@ func (o *Owners) Elsewhere(servers []Server) (out Elsewhere) {
 		}
 	}
 	if _, is := o.byName["*"]; is && !own["*"] && !guarded["*"] {
-		others-- // a server of all hosts states no host
+		others-- // "*" is never listed
 	}
 	if others > MaxElsewhere {
 		out.Left = others

@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Host is one host of a server: a name, and the namespaces whose VirtualServices may bind to it.
+// Host is one host of a server: a name, and the namespace whose VirtualServices may bind to it.
 type Host struct {
 	Namespace string // empty: all namespaces; "~": no namespace
 	Name      string // lower case: a name, a wildcard "*.example.com", or "*"
 }
 
-// String returns the host as users write it.
+// String returns the host in the notation of Gateways: NAMESPACE/NAME, or NAME for all namespaces.
 func (h Host) String() string {
 	if h.Namespace == "" {
 		return h.Name
@@ -24,8 +24,8 @@ func (h Host) String() string {
 // allows reports whether VirtualServices of a namespace may bind to the host.
 func (h Host) allows(namespace string) bool { return h.Namespace == "" || h.Namespace == namespace }
 
-// hostsOf returns the canonical hosts of a server, each once, in the order in which they are stated. "./h" is of the
-// Gateway's own namespace and "*/h" is "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
+// hostsOf parses the hosts of a server, each once, in the stated order. In "./h" the namespace is the Gateway's own,
+// and "*/h" means "h". One "*/*" replaces all hosts of the server by "*", as in istiod.
 func hostsOf(stated []string, namespace string) (hosts []Host) {
 	seen := make(map[Host]bool, len(stated))
 	for _, text := range stated {
@@ -41,8 +41,8 @@ func hostsOf(stated []string, namespace string) (hosts []Host) {
 	return hosts
 }
 
-// Names returns the SNI of the filter chain of a server that ends TLS: the names of its hosts, sorted, each once.
-// Empty: the chain matches every SNI, because one of the hosts is "*".
+// Names returns the SNI names of the filter chain of a server that terminates TLS: the names of its hosts, sorted, each
+// once. It returns nil if one of the hosts is "*": the chain then matches every SNI.
 func Names(hosts []Host) []string {
 	names := make([]string, 0, len(hosts))
 	for _, h := range hosts {
@@ -55,15 +55,16 @@ func Names(hosts []Host) []string {
 	return slices.Compact(names)
 }
 
-// partialWildcard reports whether a name has a wildcard that is no whole label. Envoy refuses such names as SNI.
+// partialWildcard reports whether a name has a wildcard that is only a part of a label. Envoy refuses such names as
+// SNI.
 func partialWildcard(name string) bool {
 	rest, is := strings.CutPrefix(name, "*")
 	return is && rest != "" && rest[0] != '.'
 }
 
-// Intersect returns the domains of a VirtualService's host at a server. A domain is the more specific one of the host
-// and a host of the server that admits the VirtualService's namespace. Domains are in lower case, each once, in the
-// order of the server's hosts.
+// Intersect returns the domains under which a server serves a VirtualService's host. For each host of the server that
+// admits the VirtualService's namespace and overlaps with vsHost, the domain is the more specific of the two. Domains
+// are in lower case, each once, in the order of the server's hosts; nil without an overlap.
 func Intersect(serverHosts []Host, namespace string, vsHost string) (domains []string) {
 	vsHost = strings.ToLower(vsHost)
 	var seen map[string]bool
@@ -89,18 +90,19 @@ func Intersect(serverHosts []Host, namespace string, vsHost string) (domains []s
 	return domains
 }
 
-// States reports whether the domain itself is a host of the server, for some namespace.
+// States reports whether a domain, in lower case, is itself a host of the server, for any namespace. Wildcards are not
+// applied.
 func (s Server) States(domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain })
 }
 
-// StatesFor reports whether the domain itself is a host of the server for VirtualServices of a namespace.
+// StatesFor is States for hosts that admit VirtualServices of a namespace.
 func (s Server) StatesFor(namespace, domain string) bool {
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == domain && h.allows(namespace) })
 }
 
-// Allows reports whether VirtualServices of a namespace may serve a domain at the server. A wildcard is allowed if one
-// host of the server covers all of it.
+// Allows reports whether VirtualServices of a namespace may serve a domain at the server. Case is ignored. A wildcard
+// is allowed if one host of the server is equal to it or covers it.
 func (s Server) Allows(namespace, domain string) bool {
 	domain = strings.ToLower(domain)
 	return slices.ContainsFunc(s.Hosts, func(h Host) bool {

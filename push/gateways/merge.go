@@ -12,17 +12,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Bounds of one Gateway. An object of Kubernetes has at most 1.5 MB, which is room for 20,000 servers or 60,000 hosts.
-// Each server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway selects, so
-// without bounds one tenant's object would be hundreds of megabytes of configuration. The largest Gateways that
+// Bounds of one Gateway. A Kubernetes object may have 1.5 MB, which is room for 20,000 servers or 60,000 hosts. Each
+// server may be a filter chain of 10 KB and each host a virtual host, on every router that the Gateway selects, so
+// without bounds one tenant's object could cause hundreds of megabytes of configuration. The largest Gateways that
 // administrators have reported have some hundred servers and 3,000 hosts.
 const (
 	mostServers = 1024
 	mostHosts   = 8192
 )
 
-// Merge returns the listeners of a router, sorted by port and bind, and the conflicts, in order of precedence. The
-// order of Router.Gateways has no influence.
+// Merge returns the listeners of a router, sorted by port and bind, and the conflicts, in the order of the Gateways'
+// precedence. Listeners are not nil; conflicts may be. The order of Router.Gateways has no influence. Merge is pure;
+// the results refer to the records of r.
 func Merge(r Router) ([]Listener, []Conflict) {
 	m := merger{Router: r, ports: map[uint32]*portState{}, sockets: map[socket]*sharing{}, routes: map[string]*Server{},
 		lost: map[problem.Severity]int{}}
@@ -42,32 +43,32 @@ func (s socket) compare(o socket) int {
 	return cmp.Or(cmp.Compare(s.port, o.port), cmp.Compare(s.bind, o.bind))
 }
 
-// merger is the state of one Merge.
+// merger is the state of one call of Merge.
 type merger struct {
 	Router
 	ports     map[uint32]*portState
 	sockets   map[socket]*sharing
-	routes    map[string]*Server // of HTTPS servers, by name of the route configuration
+	routes    map[string]*Server // HTTPS servers by name of the route configuration
 	conflicts []Conflict
-	lost      map[problem.Severity]int // conflicts of the Gateway that is merged
-	last      Server                   // of a conflict that is only counted
+	lost      map[problem.Severity]int // number of conflicts of the present Gateway
+	last      Server                   // server of the last conflict that was only counted
 }
 
 // portState is istiod's state of one port, common to all binds.
 type portState struct {
 	first Server
-	bind  string // of the first server
-	// joined are the binds of servers that came after a first one with TLS. A bind takes a server without tls only while
-	// it is not there.
+	bind  string // bind of the first server
+	// joined maps a bind to its first server, if the first server of the port has TLS and another server precedes it. A
+	// bind in joined accepts no further server without the field tls.
 	joined map[string]*Server
 }
 
-// sharing is a listener with the properties by which its servers exclude each other.
+// sharing is a listener with the state by which its servers exclude further servers.
 type sharing struct {
 	Listener
-	stated map[Host]*Server   // hosts of servers that state tls, also httpsRedirect alone
-	chains map[string]*Server // names of hosts of servers with TLS; "*": the chain that matches everything
-	// owners are the first server, and the first one of another namespace than the first server's; nil: there is no such.
+	stated map[Host]*Server   // hosts of servers with the field tls, even if only httpsRedirect is set
+	chains map[string]*Server // names of hosts with a filter chain; "*": the chain that matches every connection
+	// owners has the first server, and the first server of another namespace; nil if there is no such server.
 	owners [2]*Server
 }
 
@@ -92,8 +93,8 @@ func (m *merger) gateway(g *model.Gateway) {
 	}
 }
 
-// place resolves the port and bind of a server. defined: one of the Services reaches the port. ok is false for a server
-// that no router may bind.
+// place resolves bind and port of a server, and sets s.Bound. defined reports whether one of the Services reaches the
+// port. ok is false if the server cannot be bound; the conflict is recorded then.
 func (m *merger) place(s *Server) (at socket, defined, ok bool) {
 	bind, err := m.canonicalBind(s.Spec().GetBind())
 	unix := strings.HasPrefix(bind, unixPrefix)
@@ -148,7 +149,7 @@ func (m *merger) server(s Server) {
 	m.join(s, at, port, on)
 }
 
-// join adds a server that is kept to its listener, and remembers what it excludes.
+// join adds a server to its listener, and updates the state that excludes further servers.
 func (m *merger) join(s Server, at socket, port *portState, on *sharing) {
 	switch {
 	case port == nil:
@@ -183,7 +184,7 @@ func (m *merger) join(s Server, at socket, port *portState, on *sharing) {
 	}
 }
 
-// refusal returns why a server as a whole is not served beside those kept so far; nil: it is.
+// refusal returns the reason why a server as a whole cannot be served together with those kept so far; nil if it can.
 func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *reason {
 	if s.Spec().GetTls() != nil && on != nil {
 		for i, h := range s.Hosts {
@@ -212,7 +213,7 @@ func (m *merger) refusal(s Server, at socket, port *portState, on *sharing) *rea
 	return m.takesOver(s, at)
 }
 
-// refusal returns why istiod does not merge a server with those of its port; nil: it does.
+// refusal returns the reason why istiod would not merge a server with those of its port; nil if it would.
 func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 	first := &p.first
 	switch {
@@ -227,8 +228,9 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 	return nil
 }
 
-// takesOver refuses a server that is bound to one address of a port on which another namespace's server listens at all
-// addresses: the kernel would hand all connections to that address to the newcomer, whatever host they are for.
+// takesOver returns the reason to refuse a server at one address of a port on which a server of another namespace
+// listens at all addresses. The kernel would pass all connections to that address to the more specific listener,
+// whatever their host. Nil: the server does not take over connections.
 func (m *merger) takesOver(s Server, at socket) *reason {
 	if at.bind == "" || at.loopback() {
 		return nil
@@ -251,8 +253,8 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 	return nil
 }
 
-// keepHosts removes the hosts of a server with TLS for which Envoy would refuse its filter chain: their SNI has a chain
-// already, or is no SNI. It is false if no host is left.
+// keepHosts removes the hosts of a server with TLS for which Envoy would refuse the filter chain: another chain has the
+// SNI, or the name is not valid as SNI. It records the conflicts, and returns false if no host remains.
 func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	all := slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == "*" && on.owner(*s, h) == nil })
 	ends, lost := s.Ends(), map[*Server][]Host{} // by winner
@@ -276,8 +278,9 @@ func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	return len(kept) > 0
 }
 
-// owner returns the server whose filter chain Envoy cannot tell from the chain of a host of s; nil: there is no such.
-// Chains of passed TLS have the SNI of VirtualServices: they do not exclude each other, and "*" excludes none of them.
+// owner returns the server with a filter chain that Envoy cannot distinguish from the chain of host h of s; nil if
+// there is no such chain. Chains of servers that pass TLS through have the SNI of VirtualServices. So they do not
+// exclude each other, and a chain for "*" does not exclude them.
 func (on *sharing) owner(s Server, h Host) *Server {
 	w := on.chains[h.Name]
 	if w == nil || s.Auto() || s.Passes() && (w.Passes() || h.Name == "*") {

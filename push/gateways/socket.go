@@ -15,17 +15,19 @@ const (
 	unixPrefix = "unix://"
 	// longestPath is Envoy's limit: sun_path has 108 bytes with the final zero.
 	longestPath = 107
-	// tunnelPort is HBONE's. Nothing of a router's Pod binds it, and Istio's east-west gateways may.
+	// tunnelPort is the port of HBONE. Neither agent nor Envoy of a gateway binds it by default, and Istio's east-west
+	// gateways may have a server there.
 	tunnelPort = 15008
 	// lowestUnprivileged is the first port that a process without CAP_NET_BIND_SERVICE may bind.
 	lowestUnprivileged = 1024
 )
 
-// agentFolders hold the sockets of the agent and the tokens of the Pod. Envoy removes the file at the path of a Unix
-// socket before it binds, so a server there would take over the agent's XDS or SDS.
+// agentFolders lists the folders with sockets of the agent and tokens of the Pod, in which no server may bind a Unix
+// socket. Envoy removes the file at the path of a Unix socket before it binds, so a server there would take over the
+// agent's XDS or SDS.
 var agentFolders = []string{"/etc/istio", "/var/run/secrets", "/run/secrets", "/var/lib/istio", "/proc", "/sys", "/dev"}
 
-// socket identifies a listener: servers of one socket share it.
+// socket identifies a listener, which all servers with this bind and port share.
 type socket struct {
 	bind string // canonical; empty: all addresses of the Pod
 	port uint32
@@ -37,8 +39,9 @@ func (s socket) loopback() bool {
 	return strings.HasPrefix(s.bind, unixPrefix) || err == nil && addr.IsLoopback()
 }
 
-// canonicalBind returns the text that equal binds have in common. Envoy refuses two listeners at one address, whatever
-// their texts are. Errors: the text is neither an IP address nor a Unix socket that Envoy may bind.
+// canonicalBind returns the same text for all binds that mean one address; empty for all addresses of the Pod. Envoy
+// refuses two listeners at one address. The error reports that the bind is neither an IP address nor a Unix socket that
+// Envoy may bind.
 func (r Router) canonicalBind(stated string) (string, error) {
 	if file, is := strings.CutPrefix(stated, unixPrefix); is {
 		return canonicalPath(file)
@@ -75,8 +78,8 @@ func canonicalPath(file string) (string, error) {
 	return unixPrefix + file, nil
 }
 
-// bindText returns the bind of a listener: as its first server states it. An IPv4 address that is mapped into IPv6 is
-// written as IPv4, because Envoy cannot bind the mapped form.
+// bindText returns the bind of a listener, which is that of its first server. An IPv4-mapped IPv6 address becomes an
+// IPv4 address, because Envoy cannot bind the mapped form.
 func bindText(stated string) string {
 	if addr, err := netip.ParseAddr(stated); err == nil && addr.Is4In6() {
 		return addr.Unmap().String()
@@ -84,9 +87,9 @@ func bindText(stated string) string {
 	return stated
 }
 
-// bound translates the port of a server to a port of the Pod: the target of the first Service that has the port. TCP
-// ports go before UDP ports. Without such a Service the port is bound as it is stated. defined: one of the Services
-// reaches the port that is bound (istio: resolvePorts).
+// bound translates the port of a server to a port of the Pod: the target of the first Service with the port. TCP ports
+// precede UDP ports. Without such a Service the result is the stated port. defined reports whether one of the Services
+// reaches the resulting port (istio: resolvePorts).
 func (r Router) bound(stated uint32) (port uint32, defined bool) {
 	udp := uint32(0)
 	for _, svc := range r.Services {
@@ -120,7 +123,7 @@ func (r Router) target(svc *model.Service, p *model.ServicePort) uint32 {
 	return p.GetNumber()
 }
 
-// hasUDP reports whether a Service has a UDP port of the number.
+// hasUDP reports whether a Service has a UDP port with the number.
 func (r Router) hasUDP(stated uint32) bool {
 	return slices.ContainsFunc(r.Services, func(svc *model.Service) bool {
 		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool {
@@ -129,7 +132,7 @@ func (r Router) hasUDP(stated uint32) bool {
 	})
 }
 
-// use returns what the Pod itself uses a port for; empty: servers may bind the port.
+// use returns the use of a port by agent or Envoy; empty if servers may bind the port.
 func (r Router) use(port uint32) string {
 	if own := OwnPort(port); own != "" {
 		return own

@@ -25,7 +25,7 @@ type denial struct {
 	ids    map[string]struct{}
 }
 
-// NewDenied returns a Denied. snapshot returns the newest snapshot, or nil.
+// NewDenied returns a Denied. snapshot returns the newest snapshot; while it returns nil, no identity is denied.
 func NewDenied(snapshot func() *mirror.Snapshot) *Denied { return &Denied{snapshot: snapshot} }
 
 // Has reports whether an identity is denied.
@@ -55,8 +55,8 @@ func (d *Denied) now() *denial {
 	return now
 }
 
-// Follow calls changed whenever the denied identities have changed, until ctx ends. It always returns nil. changes is a
-// subscription to the mirror's changes (mirror.Mirror.Subscribe).
+// Follow blocks until ctx ends, and calls changed whenever the record of the denied identities has changed. It always
+// returns nil. changes is a subscription to the mirror's changes (mirror.Mirror.Subscribe).
 func (d *Denied) Follow(ctx context.Context, changes *loop.Box[mirror.Change], changed func()) error {
 	for was := d.now(); ; {
 		if _, err := changes.Get(ctx); err != nil {

@@ -25,9 +25,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Workloads returns a function that returns the addresses of an identity's known workloads, for budget.Config. These
-// are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace. The function
-// returns nil for an invalid identity, or if snapshot returns nil.
+// Workloads returns a function from an identity, a SPIFFE ID, to the addresses of its workloads, for budget.Config.
+// These are the Pods, WorkloadEntries and endpoints with the identity's service account in its namespace, in any
+// cluster. The caller owns the map. The function returns nil for an invalid identity, or if snapshot returns nil.
 func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip.Addr]struct{} {
 	return func(identity string) map[netip.Addr]struct{} {
 		id, err := spiffeid.FromString(identity)
@@ -58,7 +58,8 @@ func Workloads(snapshot func() *mirror.Snapshot) func(identity string) map[netip
 }
 
 // Aliases returns a function that returns the aliases of the mesh's trust domain in the newest snapshot. Callers of the
-// CA may still have identities of these trust domains. The function returns nil if snapshot returns nil.
+// CA may still have identities of these trust domains. Invalid aliases are omitted. The function returns nil if
+// snapshot returns nil.
 func Aliases(snapshot func() *mirror.Snapshot) func() []spiffeid.TrustDomain {
 	return func() []spiffeid.TrustDomain {
 		s := snapshot()

@@ -17,7 +17,8 @@ import (
 const young = time.Minute
 
 // Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
-// issued. The records contain all objects that existed at a later time. So an object without a record was deleted.
+// issued. The records contain all objects that existed at a later time. So an object without a record was deleted. All
+// function fields have to be set. Living is safe for concurrent use if they are.
 type Living struct {
 	Snapshot func() *mirror.Snapshot        // returns the newest snapshot, or nil
 	Sound    func() bool                    // reports whether the snapshot is up to date, as far as this process knows
@@ -25,8 +26,10 @@ type Living struct {
 	Cluster  string                         // name of the config cluster in callers
 }
 
-// Refused returns an error if the Pod or the service account of a caller was deleted. It returns nil if they exist, or
-// if that is not known. The error matches attest.ErrIdentity.
+// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of the
+// same name. It returns nil if they exist, or if that is not known: without a snapshot, a sound one, the caller's
+// cluster, or the time of issue, or while the records are older than the credential. The error matches
+// attest.ErrIdentity.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {
@@ -55,6 +58,7 @@ func (l *Living) Refused(who attest.Caller) error {
 		}
 		return r.(*model.Workload).Spec.GetUid(), true
 	}
+	// A missing record proves a deletion only if the objects of the namespace are read.
 	covered := read.Everywhere || hasAccounts(s, at, who.Namespace) ||
 		read.Namespaces && !hasNamespace(s, at, who.Namespace)
 	missing := read.Until.Sub(who.Issued) > young && covered

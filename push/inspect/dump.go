@@ -34,11 +34,11 @@ const (
 	RefusedDetails  = "refused: "
 )
 
-// Dump returns the resources of one proxy as the sections of Envoy's /config_dump. proxy is the proxy's name.namespace
-// or its node ID. The sections are clusters, endpoints, listeners, routes, secrets without their private parts, and
-// configurations of filters. The section of the bootstrap has only the node; other parts of the bootstrap, and static
-// resources, are only in Envoy's own dump. StatusCode of the error is 404 if the proxy is not connected to this
-// replica, and 400 if several proxies have the name.
+// Dump returns the resources that one proxy has as the sections of Envoy's /config_dump. proxy is the proxy's
+// name.namespace or its node ID. The sections are clusters, endpoints, listeners, routes, secrets without their private
+// parts, and configurations of filters. The section of the bootstrap has only the node; other parts of the bootstrap,
+// and static resources, are only in Envoy's own dump. StatusCode of the error is 404 if the proxy is not connected to
+// this replica, 400 if several proxies have the name, and 500 if a resource cannot be encoded.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := streamNamed(c, proxy)
 	if err != nil {
@@ -161,7 +161,7 @@ func (st Stream) dumpEntries(t xds.Type, held []*xds.Resource) (all []dumpEntry,
 	return all, nil
 }
 
-// failure states why a proxy does not have a version of a resource.
+// failure describes a version of a resource that a proxy does not have, with the reasons.
 type failure struct {
 	version string
 	details []string

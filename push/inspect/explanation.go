@@ -16,7 +16,8 @@ type Explanation struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Specs   []Made `json:"specs"` // the parts of the resource, its own first
-	// Secret is the state of a Secret. If it is set, Version and Specs are empty, and the proxy may not have the Secret.
+	// Secret is the state of a Secret; nil for other resources. If it is set, Version and Specs are empty, and the
+	// proxy may lack the Secret.
 	Secret *Standing `json:"secret,omitempty"`
 }
 
@@ -31,8 +32,8 @@ type Made struct {
 // the resource does not exist, it returns nil.
 type Specs func(t xds.Type, name string) []any
 
-// Explain returns an explanation for each resource of a set with a name; there is at most one for each type. specs must
-// be the Specs of the set.
+// Explain returns an explanation for each resource of a set with the given name, at most one for each type. The result
+// is empty, not nil, without such a resource. specs has to be the Specs of the set.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {

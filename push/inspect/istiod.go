@@ -21,7 +21,7 @@ import (
 type Cluster struct {
 	Name   string
 	Secret string // namespace/name of the Secret with the kubeconfig; empty: the config cluster
-	Read   bool   // the records have the cluster's whole state
+	Read   bool   // the records contain the complete state of the cluster
 }
 
 // clusterz serves /debug/clusterz, which istioctl remote-clusters prints (istio: pkg/cluster/debug.go, DebugInfo).

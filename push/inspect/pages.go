@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Stream is one connected proxy.
+// Stream is one connected proxy. Held and Explain have to be set.
 type Stream struct {
 	Proxy     string // name.namespace
 	Node      string // node ID
@@ -28,18 +28,17 @@ type Stream struct {
 	Zone      string            // region/zone/sub-zone, as far as the node states it
 	Labels    map[string]string // labels in the node
 	Connected time.Time
-	// Behind is the time of the view's first change that the proxy has not acknowledged; zero: the proxy is up to date, or
-	// the view has not changed since it connected.
+	// Behind is the time of the view's first change that the proxy has not acknowledged; zero: the proxy is up to date,
+	// or the view has not changed since it connected.
 	Behind   time.Time
 	Types    [xds.NumTypes]TypeStatus
 	Revision int64            // revision of the newest set of the view
-	Held     func() Resources // returns the proxy's resources; responses in flight count as accepted
-	// Planned returns a resource of the newest set of the view, whether or not it was sent; nil: there is no such
-	// resource. The function may be nil.
+	Held     func() Resources // returns the resources that the proxy has; responses in flight count as accepted
+	// Planned returns a resource of the newest set of the view, sent or not; nil: not in the set. May be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
 	// Explain plans the view of the proxy from scratch, and returns its set and the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
-	// Secret returns the state of a Secret by its resource name. It returns false if the proxy has disconnected.
+	// Secret returns the state of a Secret by its resource name; false: the proxy has disconnected. It may be nil.
 	Secret func(name string) (Standing, bool)
 }
 
@@ -49,12 +48,12 @@ type TypeStatus struct {
 	// Synced states that the proxy has acknowledged, or listed when it resumed, the newest version of all resources to
 	// which it subscribes.
 	Synced bool
-	// Sent and Acked are the opaque nonces of the last response and the last ACK, as istiod's pages have them; empty:
-	// none.
+	// Sent and Acked are the opaque nonces of the last response and the last ACK, as in istiod's pages; empty before
+	// the first one.
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
-	Warming     *Warming // only for the type cluster; nil: no cluster warms
+	Warming     *Warming // only for clusters; nil: no cluster is warming
 }
 
 // Warming describes clusters that a proxy has not acknowledged yet. Envoy acknowledges or refuses clusters only when
@@ -62,20 +61,23 @@ type TypeStatus struct {
 type Warming struct {
 	// Since is the time of the oldest unacknowledged response; zero: all responses are acknowledged.
 	Since time.Time `json:"since,omitzero"`
-	// Clusters are clusters that may be warming. More is the number of further ones.
+	// Clusters lists clusters that may be warming. More is the number of further such clusters.
 	Clusters []string `json:"clusters,omitempty"`
 	More     int      `json:"more,omitempty"`
-	// NotRequested states that the proxy has not requested clusters, because it reconnected while a cluster was warming.
-	// Clusters are sent to it nevertheless.
+	// NotRequested states that the proxy has not requested clusters, because it reconnected while a cluster was
+	// warming. Clusters are sent to it nevertheless.
 	NotRequested bool `json:"not_requested,omitempty"`
 }
 
-// Refused is a resource that the proxy refused.
+// Refused is a version of a resource that the proxy refused.
 type Refused struct {
+	// Name is empty while it is not known which resource of a response was refused.
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Good    string `json:"last_good_version,omitempty"`
-	Text    string `json:"error"`
+	// Good is the version that the proxy keeps; empty if it accepted no version.
+	Good string `json:"last_good_version,omitempty"`
+	// Text is the error of the proxy; empty: unknown.
+	Text string `json:"error"`
 	// Last is the time of the last refusal; zero: unknown.
 	Last time.Time `json:"last_refusal,omitzero"`
 	// Objects are the objects from which the resource was made, the likeliest cause first.
@@ -116,7 +118,8 @@ type Problem struct {
 	Related []string `json:"related,omitempty"`
 }
 
-// Config has the sources of the pages. Every function may be called from any goroutine.
+// Config has the sources of the pages. Streams, Snapshot and Problems have to be set. Every function is called from
+// several goroutines at a time.
 type Config struct {
 	// Streams returns at least the streams of the proxies whose name.namespace or node ID is id. For an empty id it
 	// returns all streams.
@@ -128,15 +131,16 @@ type Config struct {
 	// Fleet returns the fleet as this replica sees it. With owners, the result has the owner of each shard. nil: this
 	// process serves no proxies.
 	Fleet func(owners bool) any
-	// Leader describes the leader of the ingesters. Errors are those of the store. nil: this process is not a candidate.
+	// Leader describes the leader of the ingesters. Errors are the store's. nil: this process is not a candidate.
 	Leader func(context.Context) (Leader, error)
-	// Clusters returns the clusters that are read, the config cluster first; nil: this process reads no cluster.
+	// Clusters returns the clusters that are read: the config cluster, then the others. The function is nil if this
+	// process does not read a cluster.
 	Clusters func() []Cluster
 	// Removals returns the removals that the leader holds back; nil: they are not known.
 	Removals func() any
 	// Turn waits until a page may be made. ctx is the request's, and costly states that the page is expensive. made is
-	// called when the page is ready, and read when the client has received the page or has disconnected. With an error the
-	// request is answered 429. nil: pages have no limit.
+	// called when the page is ready, and read when the client has received the page or has disconnected. With an error
+	// the request is answered 429. nil: pages have no limit.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
 	ID      string // identifier of this process, as in ControlPlane.Identifier
 	Version string // version of this process
@@ -207,7 +211,7 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	_ = page.writeTo(w) // an error means that the client has disconnected
 }
 
-// Handler returns a handler of the pages below /debug/, except for /debug/pprof/.
+// Handler returns a handler of the pages below /debug/, except for /debug/pprof/. It does not check who may see a page.
 func Handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -229,13 +233,13 @@ type Sync struct {
 	Proxy    string                `json:"proxy"`                   // name.namespace
 	Type     string                `json:"proxy_type"`              // "sidecar", "router"
 	Cluster  string                `json:"cluster_id,omitempty"`    // Kubernetes cluster
-	Version  string                `json:"istio_version,omitempty"` // of the agent
-	Synced   map[string]bool       `json:"-"`                       // keys of this map and those below: xds.Type.Noun
+	Version  string                `json:"istio_version,omitempty"` // version of the agent
+	Synced   map[string]bool       `json:"-"`                       // by xds.Type.Noun, as the maps below
 	Sent     map[string]string     `json:"-"`
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
 	Withheld map[string][]Withheld `json:"-"`
-	Warming  *Warming              `json:"-"`        // nil: no cluster warms
+	Warming  *Warming              `json:"-"`        // nil: no cluster is warming
 	Revision int64                 `json:"revision"` // the store's revision of the newest set of the view
 }
 

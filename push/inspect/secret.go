@@ -12,8 +12,9 @@ import (
 // Standing is the state of a Secret for one proxy, as /debug/explain states it. It never has the private key.
 type Standing struct {
 	Object string `json:"object,omitempty"` // the object from which the Secret is made
-	// State is one of: "sent" (the proxy has it, or it is in flight), "on its way", "waiting for the authoriser", "being
-	// opened" (decrypted), "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request it).
+	// State is one of: "sent" (the proxy has it, or it is in flight), "on its way", "waiting for the authoriser",
+	// "being opened" (decrypted), "refused" (by the proxy), "withheld", "not asked for" (the proxy does not request
+	// it).
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"` // reason of the state
 	// Named are the servers of Gateways, in the proxy's listeners, that name the Secret.
@@ -55,7 +56,7 @@ func namedBy(st Stream, secret string) (objects []string) {
 }
 
 // SecretsOf returns the names of the Secrets that a cluster or a listener makes Envoy request over ADS. Names may
-// repeat. It fails if JSON fails.
+// repeat, and have no order. The error is that of JSON.
 func SecretsOf(r *xds.Resource) (names []string, err error) {
 	raw, err := JSON(r)
 	if err != nil {

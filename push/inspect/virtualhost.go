@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// VirtualHost decodes one virtual host of a route configuration, and nothing else of it; nil if it does not have the
-// virtual host. The error is a piece that does not decode, which is a fault of the builders.
+// VirtualHost returns one virtual host of a route configuration, of which it decodes only the piece with the virtual
+// host. It returns nil for a nil r, and if r lacks the virtual host. The error reports that the bytes do not decode,
+// which is a fault of the builders. The caller owns the result.
 func VirtualHost(r *xds.Resource, name string) (*routev3.VirtualHost, error) {
 	if r == nil {
 		return nil, nil
@@ -42,7 +43,8 @@ func pieceNamed(f *xds.Fragment, name string) *xds.Fragment {
 	return nil
 }
 
-// virtualHostIn decodes the fields of a route configuration, and returns its virtual host with a name.
+// virtualHostIn decodes the fields of a route configuration, and returns its virtual host with a name; nil if there is
+// no such virtual host.
 func virtualHostIn(body []byte, name string) (*routev3.VirtualHost, error) {
 	var rc routev3.RouteConfiguration
 	if err := proto.Unmarshal(body, &rc); err != nil {
@@ -56,5 +58,5 @@ func virtualHostIn(body []byte, name string) (*routev3.VirtualHost, error) {
 	return nil, nil
 }
 
-// Word returns a value of a Spec in the words of Explain.
+// Word returns a value of a Spec as text, in the terms that explanations use. v must not be nil.
 func Word(v any) string { return value(reflect.ValueOf(v)) }

@@ -16,18 +16,20 @@ var (
 	comment = []byte("# TYPE " + envoyPrefix + Prefix)
 )
 
-// Page translates Envoy's page of metrics, which is written to it, and writes the result to another writer. Istio's
-// metrics get Istio's names and labels, and other lines stay unchanged. One goroutine may use it.
+// Page is a writer that translates Envoy's page of metrics, in Prometheus' format, and writes the result to another
+// writer. Istio's metrics get Istio's names and labels, and other lines stay unchanged. A Page is for one page, and not
+// safe for concurrent use.
 type Page struct {
 	to  io.Writer
 	own Workload
 	out []byte // memory of the translated lines, reused
-	// sums maps the text of a series to its value, for series that are sums of several series of Envoy because labels are
-	// left out. names has these texts in order. All are series of one metric, because Envoy's page has them together.
+	// sums maps the text of a series to its value, for series that are sums of several series of Envoy because labels
+	// are left out. names has these texts in order of occurrence. All series are of one metric, because Envoy's page
+	// lists a metric's series together.
 	sums  map[string]float64
 	names []string
-	// counted and translated are Envoy's and Istio's labels of the last series, without le. The series of a histogram have
-	// these labels in common.
+	// counted and translated are Envoy's and Istio's labels of the last series, without le. The series of a histogram
+	// have these labels in common.
 	counted, translated string
 	fewer               bool // the translation leaves labels out
 }
@@ -35,8 +37,8 @@ type Page struct {
 // NewPage returns a Page that writes to to. own is the workload of the proxy whose page is translated.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
-// Write translates lines, which must be whole lines, and writes them. The error is that of the underlying writer; then
-// the result is 0.
+// Write translates lines and writes them, except sums, which follow at the end of their metric. lines has to consist of
+// whole lines, and is not kept. The error is that of the underlying writer; then the result is 0.
 func (p *Page) Write(lines []byte) (int, error) {
 	p.out = p.out[:0]
 	for rest := lines; len(rest) > 0; {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const unknown = "unknown" // Istio's value of a label that is not known
+const unknown = "unknown" // Istio's value for labels without a known value
 
 // label is one label of a series.
 type label struct{ name, value string }
@@ -24,7 +24,8 @@ var order = []string{
 }
 
 // istioLabels returns Istio's labels for the labels of Envoy's count. fewer reports whether labels are left out
-// (Without). Other labels of the count, such as overrides of tags, are kept, and have priority over computed labels.
+// (Without). The other labels of the count, such as overrides of tags, are kept, and have priority over computed
+// labels.
 func (w Workload) istioLabels(metric string, counted []label) (out []label, fewer bool) {
 	given, left := map[string]string{}, map[string]bool{}
 	for _, l := range counted {

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// check compares the caller's identity with the namespace and service account that its node claims. On plain text it
-// checks nothing. Errors have the gRPC status PermissionDenied.
+// check compares the caller's identity with the namespace and service account that its node claims. It returns nil if
+// identity is empty (plain text) or Checked is false. Errors have the gRPC status PermissionDenied.
 func (p Planner) check(identity string, node view.Node) error {
 	if identity == "" || !p.Checked {
 		return nil
@@ -35,9 +35,9 @@ func (p Planner) check(identity string, node view.Node) error {
 // errForeign is the error for an identity of another trust domain, which proves nothing about a namespace of this mesh.
 var errForeign = errors.New("of another trust domain")
 
-// Verified returns the service account that an authenticated identity (a SPIFFE ID) proves. For an empty identity, on
-// plain text, it returns the zero Identity. It fails if the identity is not the SPIFFE ID of a workload, or if its
-// trust domain is not trustDomain.
+// Verified returns the namespace and service account that an authenticated identity (a SPIFFE ID) proves. For an empty
+// identity, on plain text, it returns the zero Identity. It fails if identity is not a SPIFFE ID, if its trust domain
+// is not trustDomain, or if its path is not /ns/NAMESPACE/sa/ACCOUNT; the Identity is then zero.
 func Verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
 		return view.Identity{}, nil

@@ -1,8 +1,10 @@
 // Package join admits proxies. It checks that the client's identity permits the proxy that its node claims to be, that
-// the names in the node exist, and that this replica's state is new enough for the client. Then it plans the view.
+// the names in the node exist, and that this replica's state is new enough for the client. Then it plans the view: the
+// configuration that all proxies with equal inputs share.
 //
-// Owns: the order of these steps, and the views until Proxy.Leave.  Reads: the authenticated identity, the node, the
-// snapshot.  Never: authorises by a node's statements; makes scopes for names that the configuration does not have.
+// Owns: the order of these steps, and the views until Proxy.Leave. Reads: the authenticated identity, the node, the
+// snapshot (the newest stored records). Never: authorises by a node's statements; plans separately for a network or
+// domain that the configuration does not have.
 package join
 
 import (
@@ -30,29 +32,31 @@ import (
 // confirmWithin is the maximum time for which a joining proxy waits until this replica has the state of other replicas.
 const confirmWithin = 5 * time.Second
 
-// Plans is the part of the plan loop that joins need (plan.Loop).
+// Plans is the part of the plan loop that joins need; plan.Loop implements it.
 type Plans interface {
-	// Join plans the view of a node until plan.Proxy.Leave. moved is called when the view changes. Errors are
-	// plan.ErrNotReady, plan.ErrUnplannable, crash.ErrPanic, and that of ctx.
+	// Join plans the view of a node until plan.Proxy.Leave, and blocks until the view's first set is planned. moved is
+	// called after each change of the view, possibly before Join returns; it must not block. Errors: plan.ErrNotReady,
+	// plan.ErrUnplannable, crash.ErrPanic, the error of ctx, or the end of the loop.
 	Join(ctx context.Context, node view.Node, moved func(plan.Path)) (*plan.Proxy, error)
 }
 
-// Mirror is the part of the snapshots that joins need (mirror.Mirror).
+// Mirror is the part of the snapshots that joins need; mirror.Mirror implements it.
 type Mirror interface {
 	// Ready returns an error while no complete snapshot is published.
 	Ready() error
-	// ConfirmAt waits until the snapshot is not older than a client's state. At the deadline of ctx the error is
+	// ConfirmAt waits until the snapshot is not older than a client's state. If ctx ends first, the error is
 	// mirror.ErrBehind.
 	ConfirmAt(ctx context.Context, seen mirror.Seen) error
-	// ConfirmNow waits until the snapshot is as new as the store at the time of the call.
+	// ConfirmNow waits until the snapshot is as new as the store at the time of the call. If ctx ends first, it
+	// returns an error.
 	ConfirmNow(ctx context.Context) error
-	// Current returns the newest snapshot.
+	// Current returns the newest snapshot. After Ready has returned nil, it is not nil.
 	Current() *mirror.Snapshot
 }
 
 // Fleet is the part of the fleet that joins need.
 type Fleet interface {
-	// Above returns an error if this replica does not support the level of the stored data.
+	// Above returns an error if the stored data have a level (format version) that this replica does not support.
 	Above() error
 	// Admit waits until the client may join. Errors are gRPC statuses.
 	Admit(ctx context.Context, c serve.Client, node view.Node) error
@@ -60,10 +64,10 @@ type Fleet interface {
 	Join(namespace, workload string) Seat
 }
 
-// Seat is one stream that the fleet counts, until Leave.
+// Seat is one stream that the fleet counts. Leave ends the count, and is called once.
 type Seat interface{ Leave() }
 
-// Planner implements serve.Planner. All fields except Machines must be set.
+// Planner implements serve.Planner. All fields except Machines must be set. It is safe for concurrent use.
 type Planner struct {
 	Plans  Plans   // plans views
 	Mirror Mirror  // the snapshots
@@ -82,7 +86,8 @@ type Planner struct {
 
 var _ serve.Planner = Planner{}
 
-// Proxy is a joined proxy: its view, its seat, and the registration of its machine. It implements serve.Proxy.
+// Proxy is a joined proxy: its view, its seat in the fleet, and the registration of its machine. Planner.Join creates
+// it. It implements serve.Proxy, and is safe for concurrent use.
 type Proxy struct {
 	*plan.Proxy
 	Seat    Seat
@@ -95,15 +100,17 @@ var (
 	_ serve.HealthReporter   = (*Proxy)(nil)
 )
 
-// ReportHealth implements serve.HealthReporter. It has no effect for a proxy that is not a registered machine.
+// ReportHealth implements serve.HealthReporter: it stores the health of a registered machine. It has no effect for
+// other proxies.
 func (p *Proxy) ReportHealth(healthy bool, message string) {
 	if p.machine != nil {
 		p.machine.Health(healthy, message)
 	}
 }
 
-// Confirm implements serve.Proxy: it waits until the proxy's set is planned from the newest snapshot, for five seconds
-// at most. Errors are gRPC statuses.
+// Confirm implements serve.Proxy: it waits until the proxy's set is planned from a snapshot as new as the store at the
+// time of the call, for five seconds at most. Errors are gRPC statuses: Unavailable if the snapshot is older, or the
+// status for the end of ctx.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -116,16 +123,21 @@ func (p *Proxy) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// Leave implements serve.Proxy: it ends the view, the registration of a machine, and the count of the stream.
+// Leave implements serve.Proxy: it ends the view, the registration of a machine, and the count of the stream. It is
+// called once.
 func (p *Proxy) Leave() {
 	p.machine.Leave()
 	p.Proxy.Leave()
 	p.Seat.Leave()
 }
 
-// Join implements serve.Planner: it admits a client and plans its view. moved is called when the view changes. An error
-// is a gRPC status, serve.ErrNotReady, or a serve.BehindError. An error without a status means that the node does not
-// parse.
+// Join implements serve.Planner: it admits a client and plans its view. It blocks until the view is planned, or ctx
+// ends. moved is called after each change of the view. The caller calls Leave of the result. Errors:
+//
+//   - serve.ErrNotReady: no complete snapshot is known yet.
+//   - *serve.BehindError: this replica's state is older than the client's.
+//   - a gRPC status: the client is refused, or this replica cannot serve it.
+//   - any other error: the node does not parse.
 func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	node, err := view.Parse(c.Node, p.Scopes.Cluster)
 	if err != nil {
@@ -195,8 +207,7 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 	return proxy, nil
 }
 
-// StoreName returns the name of a store for clients. cluster is the ID of the etcd cluster; for 0 (unknown) the name is
-// "".
+// StoreName returns the name of a store for clients: the ID of its etcd cluster in hexadecimal, or "" for 0 (unknown).
 func StoreName(cluster uint64) string {
 	if cluster == 0 {
 		return ""
@@ -204,8 +215,8 @@ func StoreName(cluster uint64) string {
 	return strconv.FormatUint(cluster, 16)
 }
 
-// PlaceName returns the place of a snapshot in the leaders' chain, in the form for clients. It returns "" for a nil
-// snapshot and for an unknown place.
+// PlaceName returns the position of a snapshot in the chain of leaders' writes, in the form for clients (kv.Place). It
+// returns "" for a nil snapshot and for an unknown position.
 func PlaceName(s *mirror.Snapshot) string {
 	if s == nil || !s.Place().Known() {
 		return ""
@@ -213,7 +224,8 @@ func PlaceName(s *mirror.Snapshot) string {
 	return s.Place().String()
 }
 
-// seen converts a client's minimum revision. An invalid name of a store counts as the name of another store.
+// seen converts a client's minimum revision to the form of package mirror. A revision of a store with an invalid name
+// is dropped, as if the client had used another store.
 func seen(f agentapi.MinRevision) mirror.Seen {
 	place, err := kv.ParsePlace(f.Place)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // networksFor is the time for which the names that were found in a snapshot are used.
 const networksFor = 10 * time.Second
 
-// Scopes checks the cluster, DNS domain and network in a proxy's node. A proxy may be planned separately because of
-// these names, so names that a proxy invents must have no effect. Its exported fields must be set. It is safe for
+// Scopes checks the cluster, DNS domain and network in a proxy's node. Proxies with different names are planned
+// separately, so a name that a proxy invents must have no effect. The exported fields must be set. It is safe for
 // concurrent use.
 type Scopes struct {
 	Cluster  string                  // name of the config cluster (--cluster-id)

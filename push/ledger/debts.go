@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxDebts is the number of debts of one stream at which its debts for evicted changes are dropped. It equals the
+// maxDebts is the number of debts of one stream from which its debts for evicted changes are removed. It equals the
 // largest number of changes that both lanes keep.
 const maxDebts = 2 * maxChanges
 
-// Debts holds the changes that one stream's client has not acknowledged. The zero value is empty. Any goroutine may
-// call its methods.
+// Debts holds the debts of one stream: the changes of which the stream was notified and which its client has not
+// acknowledged. The zero value is empty and ready for use. It is safe for concurrent use.
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
@@ -19,8 +19,8 @@ type Debts struct {
 	over  bool       // the stream has ended
 }
 
-// Owe adds a debt for a part of a change. now is the time of the notification. Owe does nothing if p is nil or the
-// stream has ended.
+// Owe adds a debt for p (Ledger.Debt). now is the time of the notification. Owe does nothing if p is nil or the stream
+// has ended (Leave).
 func (d *Debts) Owe(p *Part, now time.Time) {
 	if p == nil {
 		return
@@ -49,10 +49,10 @@ func (d *Debts) Len() int {
 	return len(d.parts)
 }
 
-// Pay removes the n oldest debts, or all if there are fewer. The client is up to date with their changes at the time
+// Pay removes the n oldest debts, or all if there are fewer, because the client has received their changes at the time
 // now. Each change counts as refused by the client if refused returns true for the change's first revision, otherwise
-// as acknowledged. refused reports whether the client refuses a version of the revision since or of a later one. Pay
-// calls it with the lock held.
+// as acknowledged. refused(since) reports whether the client refuses a version from the revision since or a later one.
+// Pay calls refused with the lock held, so refused must not call Debts.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -74,7 +74,7 @@ func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	}
 }
 
-// Leave removes all debts because the stream ends, and counts them as gone. Later calls of Owe do nothing.
+// Leave removes all debts because the stream ends, and counts them as gone. Later calls of Owe and Pay have no effect.
 func (d *Debts) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,8 +85,8 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether there is a debt for a change for which of returns true. If so, since is the time when the client
-// was last up to date; otherwise since has no meaning. Owes calls of with the lock held.
+// Owes reports whether there is a debt for a change that of selects. If so, since is the time when the client was last
+// up to date; otherwise since has no meaning. Owes calls of with the lock held.
 func (d *Debts) Owes(of func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

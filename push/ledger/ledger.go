@@ -1,16 +1,16 @@
-// Package ledger records for each published plan the proxies whose configuration it changed, and when they acknowledged
-// it. It answers when a change of the store was delivered, and which proxies still owe an acknowledgement.
+// Package ledger counts for each published plan the proxies whose configuration it changed, and when they acknowledged
+// it. The counts show when a change of the store was delivered, and whether acknowledgements are missing.
 //
 // Owns: the newest changes of this replica, within bounds, and the counts of their acknowledgements.
-// Reads: nothing; the plan loop begins and seals changes, and streams pay their debts.
-// Never: names a proxy (streams know whether they owe); writes to etcd; blocks the plan loop or a stream.
+// Reads: nothing; the plan loop calls Begin and Seal, and streams call the methods of Debts.
+// Never: knows the name of a proxy (each stream has its own Debts); writes to etcd; blocks the plan loop or a stream.
 //
 // # One change
 //
-// A Change is one publication of the plan loop: the edits of several revisions of the store may be in one. Begin is
-// called before the streams are notified. Each stream that is notified takes a debt at the part of its namespace. Once
-// the client is up to date the stream pays all debts that it had before it read its newest set. Seal is called when all
-// streams are notified. A publication of endpoints that changes no proxy is not recorded.
+// A Change is one publication of the plan loop. It may contain the edits of several revisions of the store. The loop
+// calls Begin before the streams are notified. Each notified stream adds a debt for the Part of its namespace. Once
+// the client is up to date, the stream pays all debts that it had before it read its newest set. The loop calls Seal
+// when all streams are notified. A publication of endpoints that changes no proxy is not recorded.
 //
 // The cost for a stream is one append and one payment for each change of its view, without a shared lock. Parts are
 // made by namespace, because a tenant sees only the counts of its own namespaces.
@@ -25,8 +25,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lane tells changes of configuration from those of endpoints alone. Each lane has its own bounds, so that endpoints do
-// not displace configuration.
+// Lane distinguishes changes of configuration from changes of endpoints alone. Each lane has its own bounds, so that
+// changes of endpoints do not evict changes of configuration.
 type Lane uint8
 
 // The lanes.
@@ -36,7 +36,7 @@ const (
 	numLanes
 )
 
-// String returns the lane's name, as in the API.
+// String returns the lane's name in the API: "endpoints" or "config".
 func (l Lane) String() string {
 	if l == Endpoints {
 		return "endpoints"
@@ -52,20 +52,21 @@ const (
 	maxSpaces  = 64      // namespaces with listed objects
 )
 
-// Plan describes a publication of the plan loop.
+// Plan describes a publication of the plan loop. Begin does not change it.
 type Plan struct {
 	Lane Lane
-	// First and Last are the store's revisions of the first and the last edit in it.
+	// First and Last are the store's revisions of the first and the last edit.
 	First, Last int64
-	// Since is when the first edit was committed; zero: unknown.
+	// Since is the time at which the first edit was committed; zero: unknown, and the present time is used.
 	Since time.Time
-	// Objects has the objects of the edits, sorted.
+	// Objects contains the objects of the edits, sorted.
 	Objects []model.Key
-	// Views counts the changed views by the namespace of their proxies.
+	// Views is the number of changed views (configurations that several proxies share) by the namespace of their
+	// proxies.
 	Views map[string]int
 }
 
-// Change is one recorded publication.
+// Change is one recorded publication. Begin creates it.
 type Change struct {
 	lane        Lane
 	first, last int64
@@ -75,7 +76,7 @@ type Change struct {
 	parts       map[string]*Part
 	shares      []*share // of tenants, if the ledger reports them
 	bytes       int
-	left        atomic.Int64 // debts that are not paid, and one more until the change is sealed
+	left        atomic.Int64 // number of unpaid debts, plus one until the change is sealed
 	sealed      atomic.Bool  // all streams are notified
 	evicted     atomic.Bool
 	of          *Ledger
@@ -91,7 +92,7 @@ type objects struct {
 // First returns the store's revision of the first edit.
 func (c *Change) First() int64 { return c.first }
 
-// Part is the share of one namespace in a change.
+// Part contains the counts of one namespace in a change.
 type Part struct {
 	change    *Change
 	share     *share // of the namespace's tenant; nil: not reported
@@ -103,7 +104,8 @@ type Part struct {
 	took      histogram
 }
 
-// Ledger has the newest changes. Any goroutine may call its methods, except Begin and Seal, which the plan loop calls.
+// Ledger contains the newest changes. New creates it. It is safe for concurrent use, except Begin and Seal, which only
+// the plan loop calls. A nil Ledger ignores Begin, Seal and Debt; its other methods must not be called.
 type Ledger struct {
 	current  atomic.Pointer[Change] // being published; nil between publications
 	notified atomic.Int64
@@ -115,7 +117,7 @@ type Ledger struct {
 	changed chan struct{}
 }
 
-// lane has the changes of one lane, oldest first.
+// lane contains the changes of one lane, oldest first.
 type lane struct {
 	changes []*Change
 	bytes   int
@@ -124,7 +126,8 @@ type lane struct {
 // New returns an empty ledger.
 func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
 
-// Begin records a publication, before its streams are notified. A nil ledger records nothing.
+// Begin records a publication before its streams are notified. Publications of endpoints without changed views are not
+// recorded. A lower revision than the last one (etcd was restored) evicts all changes of the lane.
 func (l *Ledger) Begin(p Plan) {
 	if l == nil || p.Lane == Endpoints && len(p.Views) == 0 {
 		return
@@ -203,7 +206,7 @@ func (l *lane) clear() {
 	*l = lane{}
 }
 
-// evict ends the record of a change.
+// evict ends the record of a change, and reports its shares as they are.
 func (c *Change) evict() {
 	c.evicted.Store(true)
 	for _, s := range c.shares {
@@ -211,8 +214,8 @@ func (c *Change) evict() {
 	}
 }
 
-// Seal ends the publication that Begin began, if there is one. Every stream has been notified up to a revision of the
-// store.
+// Seal ends the publication that Begin began, if any. revision is the store's revision up to which every stream has
+// been notified.
 func (l *Ledger) Seal(revision int64) {
 	if l == nil {
 		return
@@ -230,8 +233,8 @@ func (l *Ledger) Seal(revision int64) {
 	}
 }
 
-// Debt returns the part at which a notified stream of a namespace takes a debt; nil: no change is being published, or
-// it changes no view of the namespace.
+// Debt returns the Part for which a notified stream of a namespace adds a debt (Debts.Owe). It returns nil if no
+// change is being published, or if the change affects no view of the namespace.
 func (l *Ledger) Debt(namespace string) *Part {
 	if l == nil {
 		return nil
@@ -245,8 +248,9 @@ func (l *Ledger) Debt(namespace string) *Part {
 // Notified returns the store's revision up to which all streams are notified; 0 before the first plan.
 func (l *Ledger) Notified() int64 { return l.notified.Load() }
 
-// Changed returns a channel that is closed at the next event that may end a wait: a change is acknowledged by all, or
-// streams are notified of a newer revision.
+// Changed returns a channel that is closed at the next event that may end a wait: all clients have answered a change,
+// or the streams are notified of a newer revision. Callers call Changed before they read the state, so that no event
+// is missed.
 func (l *Ledger) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,7 +258,7 @@ func (l *Ledger) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// announce closes the channel of Changed, if a caller has it.
+// announce closes the channel of Changed, if a caller waits for it.
 func (l *Ledger) announce() {
 	if !l.watched.Load() {
 		return

@@ -8,23 +8,23 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Report describes one change for a caller, with the namespaces that it may see.
+// Report describes one change for a caller, limited to the namespaces that the caller may see.
 type Report struct {
 	Lane        Lane
-	First, Last int64 // revisions of the store
-	Since       time.Time
-	Objects     []string // as model.Key.String returns them
-	More        int      // further objects, as far as the caller may know of them
+	First, Last int64     // revisions of the store
+	Since       time.Time // time of the commit of the first edit
+	Objects     []string  // results of model.Key.String; at most 16 of one namespace
+	More        int       // number of further objects that the caller may see
 	Counts
 }
 
 // Counts are the numbers of proxies and views of a change.
 type Counts struct {
-	Views    int `json:"views"`
-	Affected int `json:"affected"`
-	Refused  int `json:"refused,omitempty"` // clients that refuse a version of the change
-	Gone     int `json:"gone,omitempty"`    // streams that ended before their client acknowledged
-	Took     Took
+	Views    int  `json:"views"`             // changed views
+	Affected int  `json:"affected"`          // notified streams, including Refused and Gone
+	Refused  int  `json:"refused,omitempty"` // clients that refuse a version of the change
+	Gone     int  `json:"gone,omitempty"`    // streams that ended before their client acknowledged
+	Took     Took // times of the acknowledgements
 }
 
 // Acknowledged returns the number of clients that have acknowledged the change.
@@ -39,14 +39,14 @@ func (c Counts) Plus(o Counts) Counts {
 		Took: c.Took.plus(o.Took)}
 }
 
-// Until returns the time after which a share of the clients had acknowledged: those that are affected and have not
-// gone. False: they have not yet.
+// Until returns the time from the commit until a share (0 to 1) of the affected clients that have not gone had
+// acknowledged. It returns false if fewer have acknowledged, or if no client is affected. The time is rounded up as in
+// Took.
 func (c Counts) Until(share float64) (time.Duration, bool) {
 	return c.Took.until(share, c.Affected-c.Gone)
 }
 
-// counts returns the counts of a namespace. The number of payments is read before that of debts, so that Pending is
-// never negative.
+// counts returns the counts of a namespace. Payments are read before debts, so that Pending is never negative.
 func (p *Part) counts() Counts {
 	c := Counts{Views: p.views, Took: p.took.read(), Refused: int(p.refused.Load()), Gone: int(p.gone.Load())}
 	c.Affected = int(p.affected.Load())
@@ -68,8 +68,8 @@ func (c *Change) paid(sees func(namespace string) bool) bool {
 	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees).Pending() == 0
 }
 
-// report returns what a caller sees of a change; false: nothing. A caller that does not see all is not shown a change
-// without a visible object or view.
+// report returns the visible part of a change. visible is false if the caller, unless it sees all, may see no object
+// or view of the change.
 func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
 	r = Report{Lane: c.lane, First: c.first, Last: c.last, Since: c.since, Counts: c.counts(sees)}
 	for _, o := range c.objects {
@@ -86,8 +86,9 @@ func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, v
 	return r, all || len(r.Objects) > 0 || r.Views > 0
 }
 
-// Changes returns the recorded changes of both lanes, newest first. sees selects the namespaces; all: the caller sees
-// everything.
+// Changes returns the recorded changes of both lanes, newest first. sees selects the visible namespaces. all states
+// that the caller sees everything; changes without visible objects or views are then included. The caller owns the
+// result.
 func (l *Ledger) Changes(sees func(namespace string) bool, all bool) (out []Report) {
 	for _, c := range l.recorded() {
 		if r, visible := c.report(sees, all); visible {
@@ -107,21 +108,24 @@ func (l *Ledger) recorded() []*Change {
 	return append(slices.Clone(l.lanes[Config].changes), l.lanes[Endpoints].changes...)
 }
 
-// Target is the part of the ledger that a wait is for.
+// Target describes the changes that a wait for a delivery is about.
 type Target struct {
 	Counts Counts
-	// Exact: the object's newest change is known, and nothing else counts. Otherwise every change up to the revision
-	// counts.
+	// Exact states that the newest change of the requested object is known, and that the Target consists of this
+	// change. Otherwise the Target consists of all changes up to the revision.
 	Exact   bool
-	Changes []Report // to which Counts refers; empty: no recorded change is of the revision
-	// Of selects the changes whose debts delay the target.
+	Changes []Report // the changes that Counts sums up; empty: no visible recorded change contains the revision
+	// Of selects the changes whose debts delay the Target (Debts.Owes).
 	Of func(*Change) bool
-	// Paid: all recorded changes that Of selects are acknowledged, refused or gone.
+	// Paid states that all clients of the visible namespaces have acknowledged or refused the changes that Of selects,
+	// or are gone.
 	Paid bool
 }
 
-// Find returns the target of a wait. With an object it is the newest change that contains the object, up to the
-// revision. Without one (nil), or if no recorded change has it, the target is everything up to the revision.
+// Find returns the Target of a wait for the delivery of a revision. If object is not nil, the Target is the newest
+// change up to the revision that contains an object for which object returns true. If object is nil, or no recorded
+// change contains such an object, the Target is all changes up to the revision. sees and all limit the counts as in
+// Changes.
 func (l *Ledger) Find(revision int64, object func(model.Key) bool, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
 	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}

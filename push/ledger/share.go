@@ -12,8 +12,8 @@ type Delivery struct {
 	Refused      int
 	Gone         int // streams that ended before their client acknowledged
 	Pending      int // clients that had not answered when the change left the ledger
-	// Most is the time from the commit to the acknowledgement by 99 % of the affected proxies that have not gone; 0: as
-	// many have not acknowledged.
+	// Most is the time from the commit until 99 % of the affected proxies that have not gone had acknowledged. 0:
+	// fewer have acknowledged.
 	Most time.Duration
 }
 
@@ -23,19 +23,20 @@ type reports struct {
 	deliver func(Delivery)
 }
 
-// Report makes the ledger report each tenant's delivery of each change of configuration once: when its last client has
-// acknowledged, refused or gone, or when the change leaves the ledger. deliver may be called by any goroutine, and must
-// not block or call the ledger. Report must be called before the first change.
+// Report makes the ledger report each tenant's delivery of each change of configuration, once. The report is made when
+// the last client has acknowledged, refused or gone, or when the change is evicted. Tenants without affected proxies
+// are not reported. deliver may be called by any goroutine, with locks held: it must not block or call the ledger.
+// Report must be called before the first change.
 func (l *Ledger) Report(tenant func(namespace string) string, deliver func(Delivery)) {
 	l.reports = &reports{tenant, deliver}
 }
 
-// share is the part of one tenant in a change. The methods of a nil share do nothing.
+// share contains the parts of one tenant in a change. The methods due and settled of a nil share do nothing.
 type share struct {
 	tenant  string
 	deliver func(Delivery)
 	parts   []*Part
-	left    atomic.Int64 // debts that are not paid, and one more until the change is sealed
+	left    atomic.Int64 // number of unpaid debts, plus one until the change is sealed
 	done    atomic.Bool
 }
 

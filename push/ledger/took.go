@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// numBuckets bounds the times of a histogram: bucket i ends at 1 ms * 2^(i/2), the last one at about 12 minutes.
+// numBuckets is the number of buckets of a histogram. Bucket i ends at 1 ms * 2^(i/2). The last one ends at about 12
+// minutes, and also contains longer times.
 const numBuckets = 40
 
-// end returns the end of a bucket.
+// end returns the upper limit of a bucket.
 func end(i int) time.Duration {
 	return time.Duration(float64(time.Millisecond) * math.Pow(2, float64(i)/2))
 }
 
-// ends are the ends of all buckets.
+// ends are the upper limits of all buckets.
 var ends = func() (all [numBuckets]time.Duration) {
 	for i := range all {
 		all[i] = end(i)
@@ -60,11 +61,11 @@ func (h *histogram) read() (t Took) {
 	return t
 }
 
-// Took is a histogram of the times from the commit of a change to acknowledgements. Histograms of several replicas can
-// be added.
+// Took is a histogram of the times from the commit of a change to its acknowledgements. Histograms of several replicas
+// can be added (Counts.Plus).
 type Took struct {
-	Counts  []int         `json:"counts,omitempty"` // by bucket, without trailing zeros
-	Longest time.Duration `json:"longest_ns,omitempty"`
+	Counts  []int         `json:"counts,omitempty"`     // by bucket, without trailing zeros; bucket i ends at 1 ms * 2^(i/2)
+	Longest time.Duration `json:"longest_ns,omitempty"` // exact
 }
 
 // total returns the number of acknowledgements.
@@ -87,8 +88,8 @@ func (t Took) plus(o Took) Took {
 	return sum
 }
 
-// until returns the time after which a share of `of` clients had acknowledged; false: not that many have. Times below
-// the longest are the end of their bucket, 41 % too long at most.
+// until returns the time within which a share of `of` clients had acknowledged; false if fewer have, or if no client
+// is to acknowledge. The time is the end of a bucket, at most 41 % too long, or the exact longest time.
 func (t Took) until(share float64, of int) (time.Duration, bool) {
 	want := int(math.Ceil(share * float64(of)))
 	if want <= 0 || t.total() < want {

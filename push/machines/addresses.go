@@ -23,7 +23,7 @@ type addresses struct {
 	searched int // number of snapshots that were searched
 }
 
-// holders has the holders of each address, in all networks. A holder without a network may be in any.
+// holders contains the holders of each address, in all networks. A holder without a network may be in any network.
 type holders map[netip.Addr][]holder
 
 // holder is a workload, an endpoint or a service with an address.
@@ -45,12 +45,12 @@ const (
 )
 
 // conflict returns an error if another object has the machine's address: a Pod, another WorkloadEntry, an endpoint of
-// another service account, or a service (as a virtual address). Equal addresses in two networks do not conflict, unless
-// one of the networks is not stated.
+// another service account, or a service (as a virtual address). Equal addresses in two networks do not conflict,
+// unless one of the networks is not stated.
 //
-// Objects that were added in the last holdersFor (1 s) may be missed, and objects that were removed in it may still
-// exclude the machine. Registry.refreshTaken later finds missed Pods and Kubernetes Services, but not WorkloadEntries,
-// endpoints and ServiceEntries. The caller holds Registry.mu.
+// The search of the snapshot may be up to holdersFor (1 s) old. Objects that were added in this time may be missed,
+// and objects that were removed in it may still exclude the machine. Registry.refreshTaken later finds missed Pods and
+// Kubernetes Services, but not WorkloadEntries, endpoints and ServiceEntries. The caller holds Registry.mu.
 func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
 	if !a.foundIn(s) && a.wait(now) <= 0 {
 		a.refreshHolders(s, now)
@@ -66,7 +66,7 @@ func (a *addresses) conflict(s *mirror.Snapshot, m machines.Machine, now time.Ti
 // foundIn reports whether the holders were found in this snapshot.
 func (a *addresses) foundIn(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
-// wait returns how long the holders are used before another snapshot is searched.
+// wait returns the time for which the holders are still used before another snapshot is searched; 0 or less: none.
 func (a *addresses) wait(now time.Time) time.Duration {
 	if a.holders == nil || now.Before(a.at) {
 		return 0
@@ -86,7 +86,7 @@ func addressOf(m machines.Machine) netip.Addr {
 	return address
 }
 
-// excludes returns the holder's name if a machine must not have the same address, or "".
+// excludes returns the holder's name if a machine must not have the same address, or "" if it may.
 func (h holder) excludes(m machines.Machine) string {
 	mine := h.key.Namespace == m.Namespace && h.account == m.Account
 	switch {

@@ -25,8 +25,8 @@ const (
 )
 
 // claim is a machine's request for registration, with its proven identity. The group must belong to the machine's
-// namespace and service account. So a machine that claims a false address receives only traffic of services that select
-// the group's labels.
+// namespace and service account. A machine that claims a false address therefore receives only traffic of services
+// that select the group's labels.
 type claim struct {
 	namespace, account string // proven by the credential
 	credential         string // machines.Machine.Credential
@@ -92,7 +92,8 @@ func (c claim) report(s *mirror.Snapshot) (machines.Machine, error) {
 	if c.locality != "" {
 		spec.Locality = c.locality
 	}
-	// Labels are those of the template, then of the group's metadata, as in istiod. The node's own labels are unverified.
+	// Labels are those of the template, then of the group's metadata, as in istiod. The node's own labels are
+	// unverified.
 	labels := maps.Clone(spec.Labels)
 	if labels == nil {
 		labels = map[string]string{}

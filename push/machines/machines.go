@@ -38,16 +38,16 @@ const (
 	ConnectionEvery = 5 * time.Second
 )
 
-// Config holds the settings of a Registry.
+// Config holds the settings of a Registry. Replica and Snapshot must be set.
 type Config struct {
 	Replica  string                  // name in the fleet
-	Snapshot func() *mirror.Snapshot // the newest snapshot
+	Snapshot func() *mirror.Snapshot // returns the newest snapshot; not nil
 	Grace    time.Duration           // time for which a departed machine is reported as disconnected; 0: machines.DefaultGrace
 	Log      *slog.Logger            // nil: slog's default
 }
 
-// Registry registers the machines of one replica. Its methods may be called from any goroutine. A nil Registry
-// registers no machine.
+// Registry registers the machines of one replica. New creates it. It is safe for concurrent use. Register of a nil
+// Registry registers no machine.
 type Registry struct {
 	Config
 	process string        // name of this process in the paths of its reports
@@ -93,7 +93,7 @@ func New(c Config) *Registry {
 		doubted: map[machines.Name]bool{}}
 }
 
-// Connection is one stream of a machine.
+// Connection is one stream of a registered machine. Register creates it.
 type Connection struct {
 	registry *Registry
 	name     machines.Name
@@ -101,8 +101,8 @@ type Connection struct {
 }
 
 // Register registers a machine until Connection.Leave. It returns nil without an error if the node requests no
-// registration, or if r is nil. credential distinguishes the caller from others of its identity
-// (attest.Caller.Credential); it may be empty. raw is the encoded node. The error is a gRPC status:
+// registration, or if r is nil. credential distinguishes callers of one identity (attest.Caller.Credential); it may be
+// empty. raw is the encoded node. The error is a gRPC status:
 //   - PermissionDenied: the proven identity does not permit the registration.
 //   - FailedPrecondition: the group or the entry does not exist, no entry can be made of the group, another machine is
 //     connected with the same entry, or the address is unusable or belongs to another object.
@@ -228,8 +228,9 @@ func (r *Registry) changed() {
 	}
 }
 
-// Health stores the health that the machine's agent reports. message is the reason why it is unhealthy. Only the newest
-// of several connections of a machine sets the health.
+// Health stores the health that the machine's agent reports. message is the reason why the machine is unhealthy; it is
+// ignored if healthy is true, and cut to machines.MaxMessage bytes. Only the newest of several connections of a
+// machine sets the health; other calls have no effect. It does not block.
 func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()

@@ -25,9 +25,10 @@ const (
 	writes    = 100              // limit of writes per second, and per round
 )
 
-// Run writes the reports of this replica's machines to store until ctx ends, and then deletes the reports. changes is
-// the subscription to the mirror's changes (mirror.Mirror.Subscribe), by which Run notices groups that appear or
-// vanish. Failed writes are logged and repeated. The error means that store cannot follow the folder of reports.
+// Run writes the reports of this replica's machines to store until ctx ends, and then deletes the reports and returns
+// nil. changes is the subscription to the mirror's changes (mirror.Mirror.Subscribe), by which Run notices groups that
+// appear or vanish. Failed writes are logged and repeated. The error means that store cannot follow the folder of
+// reports. Run is called once.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
 	folders, err := store.Follow(ctx, machines.Folder)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Delta is the difference of one name between two stacks or manifests. Old is nil if only the new side has the name,
-// and New is nil if only the old side has it.
+// Delta is the difference of one name between two stacks or manifests. Old is nil if only the new side has the name.
+// New is nil if only the old side has the name.
 type Delta struct {
 	Name     string
 	Old, New *xds.Resource
@@ -17,11 +17,12 @@ type Delta struct {
 
 // Diff returns the visible resources that differ between two stacks, sorted by name, so that all replicas respond
 // alike. It compares pointers, because resources with equal bytes are one pointer. The cost is proportional to the
-// number of buckets that differ.
+// number of hash buckets that differ. The caller owns the result.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
-// Join returns the result of Diff. It compares the manifests of one layer by diffLayer, which is DiffLayer or a cache
-// of DiffLayer. A cache is useful because many stacks have a layer in common.
+// Join returns the result of Diff. It compares the manifests of one layer by diffLayer: DiffLayer, or a cache of its
+// results. A cache is useful because many stacks have a layer in common. Join does not change the results of
+// diffLayer.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -65,8 +66,8 @@ func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	return visibleOrNil(has)
 }
 
-// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It compares pointers,
-// and treats markers (Hidden, Pending) like resources. Both manifests may be nil.
+// DiffLayer returns the resources that differ between two manifests of one layer, sorted by name. It compares
+// pointers, and treats markers (Hidden, Pending) like resources. Each manifest may be nil. The caller owns the result.
 func DiffLayer(old, new *Manifest) (all []Delta) {
 	switch {
 	case old == new:

@@ -1,7 +1,8 @@
-// Package manifest contains the target set of resources of one view. A Set has a Stack for each type of resources, and
-// a Stack has a Manifest for each layer of the view.
+// Package manifest contains the target set of resources of one view (the configuration that proxies with equal inputs
+// share). A Set has a Stack for each type of resources. A Stack has a Manifest for each layer of the view, of which
+// proxies share the lower ones.
 //
-// Owns: nothing; values are immutable.  Reads: push/xds.  Never: the snapshot, a stream.
+// Owns: nothing; values are immutable. Reads: push/xds. Never: the snapshot of stored records, a stream.
 package manifest
 
 import (
@@ -16,12 +17,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Manifest is an immutable set of resources of one type, by name. The nil Manifest is empty. Any goroutine may use it.
+// Manifest is an immutable set of resources of one type, by name. The nil Manifest is empty. It is safe for concurrent
+// use.
 //
 // Resources are in a hash table of pages and buckets. With returns a manifest that shares all unchanged pages and
-// buckets. So an edit of one resource copies one bucket and one page, for any number of resources, and a comparison of
-// the two manifests reads only these. A growing table adds one page at a time. Each added page splits one other page,
-// so no edit moves all resources.
+// buckets with its receiver. An edit of one resource therefore copies one bucket and one page, for any number of
+// resources, and a comparison of the two manifests reads only these. A growing table adds one page at a time. Each
+// added page splits one other page, so no edit moves all resources.
 type Manifest struct {
 	pages  []page // all of the same length: pageSize, or less for a single page
 	size   int
@@ -67,8 +69,8 @@ func pageOf(hash uint64, n int) int {
 // at returns the bucket at an index.
 func (m *Manifest) at(p bucketIndex) *bucket { return &m.pages[p.page][p.bucket] }
 
-// Of returns a manifest of resources, which must be of one type. Of several resources with one name, it contains the
-// last.
+// Of returns a manifest of resources, which must be of one type and must not change. Of several resources with one
+// name, it contains the last. Without arguments, the result is empty and not nil.
 func Of(resources ...*xds.Resource) *Manifest {
 	var m *Manifest
 	return m.With(resources, nil)
@@ -94,7 +96,7 @@ func (m *Manifest) Get(name string) *xds.Resource {
 	return nil
 }
 
-// All iterates over the resources and markers in an arbitrary order.
+// All iterates over the resources and markers in an arbitrary order. The manifest may be nil.
 func (m *Manifest) All() iter.Seq[*xds.Resource] { return m.unshared(nil) }
 
 // sorted returns all resources by name. The list is shared, so callers must not change it.
@@ -113,8 +115,9 @@ func (m *Manifest) sorted() []*xds.Resource {
 // byName compares resources by name.
 func byName(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) }
 
-// With returns a manifest with the content of m after deletes and then puts. m stays as it is. With returns m itself if
-// no delete finds a resource and each put is the pointer that m contains. For a nil m, the result is not nil.
+// With returns a manifest with the content of m after deletes and then puts. m is not changed. Deletes of absent names
+// have no effect. With returns m itself if no delete finds a resource and m already contains each pointer in puts. For
+// a nil m, the result is not nil.
 func (m *Manifest) With(puts []*xds.Resource, deletes []string) *Manifest {
 	next := m.copyPages(len(puts))
 	copied := map[int]bool{} // by page

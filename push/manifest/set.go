@@ -18,11 +18,11 @@ const (
 	NumLayers        // the number of layers; not a layer
 )
 
-// Stack contains the resources of one type of a view: one manifest for each layer. A resource is visible if no upper
-// layer has its name. Stacks are comparable, and equal stacks have equal resources.
+// Stack contains the resources of one type of a view: one manifest for each layer, some of which may be nil. A
+// resource is visible if no upper layer has its name. Stacks are comparable, and equal stacks have equal resources.
 type Stack [NumLayers]*Manifest
 
-// Hidden returns a marker for an upper layer. It hides the resource with the type and name in lower layers.
+// Hidden returns a marker for an upper layer. The marker hides the resource with this type and name in lower layers.
 func Hidden(t xds.Type, name string) *xds.Resource { return &xds.Resource{Type: t, Name: name} }
 
 // IsHidden reports whether a resource is a marker, made by Hidden or Pending. It is false for nil.
@@ -31,7 +31,7 @@ func IsHidden(r *xds.Resource) bool { return r != nil && hides(r) }
 // pending is the version of markers of Pending; it differs from every hash.
 const pending = "pending"
 
-// Pending returns a marker for a resource that exists and whose content is not known yet. Streams send neither the
+// Pending returns a marker for a resource that exists, but whose content is not known yet. Streams send neither the
 // resource nor its removal.
 func Pending(t xds.Type, name string) *xds.Resource {
 	return &xds.Resource{Type: t, Name: name, Version: pending}
@@ -46,12 +46,12 @@ func (s Stack) Pending(name string) bool {
 	return r != nil && r.Version == pending
 }
 
-// Get returns the resource in the uppermost layer with the name. It returns nil if no layer has the name, or if that
-// layer has a marker.
+// Get returns the resource in the uppermost layer that has the name. It returns nil if no layer has the name, or if
+// this uppermost layer has a marker for it.
 func (s Stack) Get(name string) *xds.Resource { return visibleOrNil(s.top(NumLayers, name)) }
 
 // top returns the resource or marker for a name in the uppermost layer that has the name. It searches only layers with
-// a number less than below, and returns nil if none of these has the name.
+// a number less than below, and returns nil if none of these layers has the name.
 func (s Stack) top(below int, name string) *xds.Resource {
 	for i := below - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
@@ -109,7 +109,7 @@ type blend struct {
 	lower func() []*xds.Resource // the resources in order that the scope has; computed at the first use
 }
 
-// shared returns the blend of the layers Scope and Variant. The last blend of a variant is cached.
+// shared returns the blend of the layers Scope and Variant. The last blend of each variant is cached.
 func (s Stack) shared() blend {
 	if s[Variant].Len() == 0 {
 		all := func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }
@@ -127,8 +127,8 @@ func (s Stack) shared() blend {
 	return now
 }
 
-// visible returns a list without markers. of lists the manifests from which the list was made; if they have no markers,
-// visible returns the list itself.
+// visible returns a list without markers. of contains the manifests from which the list was made. If these have no
+// markers, the result is the list itself.
 func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
 		return slices.DeleteFunc(slices.Clone(all), hides)
@@ -198,8 +198,8 @@ type Set struct {
 	Bootstrap *xds.Resource
 	// Revision is the store's revision with which the set was planned.
 	Revision int64
-	// Plan is the number of the plan that last changed the configuration. Changes of endpoints and Secrets do not count.
-	// It increases within a process; numbers of different processes cannot be compared.
+	// Plan is the number of the plan that last changed the configuration. Changes of endpoints and Secrets do not
+	// count. It increases within a process; numbers of different processes cannot be compared.
 	Plan int64
 	// FastHosts lists the hosts whose endpoints the fast path has planned most recently, sorted. Assignments of these
 	// hosts do not wait for configuration. The host of an assignment is the part of its name after the last "|".

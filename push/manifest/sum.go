@@ -6,9 +6,9 @@ import (
 )
 
 // Sum is a digest of a set of names with versions. It is independent of their order, and comparable. Different sets
-// have equal sums with a probability of 2^-64. Clients cannot influence the probability, because each process has a
-// random seed; so sums of different processes cannot be compared. A name that is added twice counts twice. The zero Sum
-// is the sum of the empty set.
+// have equal sums with a probability of 2^-64. Clients cannot influence this probability, because each process has a
+// random seed. Sums of different processes therefore cannot be compared. A name that is added twice counts twice. The
+// zero Sum is the sum of the empty set.
 type Sum struct {
 	Names    NameSum // the digest of the names
 	versions uint64
@@ -24,7 +24,7 @@ type NameSum struct {
 // The seeds of the hashes of names and of versions.
 var nameSeed, versionSeed = maphash.MakeSeed(), maphash.MakeSeed()
 
-// Add adds a name with its version to the set.
+// Add adds a name with its version to the set. It is not safe for concurrent use.
 func (s *Sum) Add(name, version string) {
 	h := maphash.String(nameSeed, name)
 	s.Names.add(h, 1, len(name))
@@ -100,7 +100,7 @@ func (s *Sum) cover(below Stack, upper *Manifest) {
 }
 
 // Sum returns the Sum of the visible resources. The sums of single layers, and of a scope with a variant, are cached.
-// So the cost is proportional to the size of the layers Workload and Overlay, which are small.
+// The cost is therefore proportional to the size of the layers Workload and Overlay, which are small.
 func (s Stack) Sum() Sum {
 	total := s.shared().sum
 	for i := Workload; i < NumLayers; i++ {

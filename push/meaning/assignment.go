@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// place is a locality of one priority.
+// place is one locality at one priority.
 type place struct {
 	locality string // region/zone/sub-zone
 	priority uint32
@@ -30,13 +30,13 @@ type socket struct {
 	address string
 }
 
-// assignment is the model of an assignment.
+// assignment is the model of an assignment (ClusterLoadAssignment).
 type assignment struct {
 	endpoints map[socket]*endpointv3.LbEndpoint
-	usable    map[string]int   // endpoints that may receive requests, by locality
-	weights   map[place]string // of localities
-	sums      map[place]uint64 // of the weights of endpoints, by place
-	rest      *endpointv3.ClusterLoadAssignment
+	usable    map[string]int                    // endpoints that may receive requests, by locality
+	weights   map[place]string                  // weights of localities
+	sums      map[place]uint64                  // sums of the weights of the endpoints in a place
+	rest      *endpointv3.ClusterLoadAssignment // the fields outside of the model
 }
 
 // receives reports whether Envoy sends requests to an endpoint of this health.
@@ -65,7 +65,7 @@ func usable(set Set, c *clusterv3.Cluster) int {
 	return usableIn(as[*endpointv3.ClusterLoadAssignment](set.Message(xds.Endpoint, name)))
 }
 
-// assignmentOf returns the model of an assignment; nil is empty.
+// assignmentOf returns the model of an assignment. nil is an empty assignment.
 func assignmentOf(m *endpointv3.ClusterLoadAssignment) assignment {
 	a := assignment{endpoints: map[socket]*endpointv3.LbEndpoint{}, usable: map[string]int{}, weights: map[place]string{},
 		sums: map[place]uint64{}}
@@ -105,7 +105,8 @@ func addressText(a *corev3.Address) string {
 	return brief(a)
 }
 
-// assignmentFacts compares two assignments; nil: it is new, or gone.
+// assignmentFacts compares two assignments of a name. A nil old assignment means that it is new, a nil new one that it
+// is gone.
 func assignmentFacts(old, new *endpointv3.ClusterLoadAssignment) []Fact {
 	name := cmp.Or(new.GetClusterName(), old.GetClusterName())
 	f := Fact{Area: Endpoints, Subject: "cluster " + shortCluster(name)}
@@ -145,13 +146,14 @@ func assignmentChange(old, new *endpointv3.ClusterLoadAssignment) (c change) {
 	return c
 }
 
-// followsEndpoints reports whether the weight of a locality is the sum of its endpoints, before and after.
+// followsEndpoints reports whether the weight of a locality is the sum of the weights of its endpoints, before and
+// after.
 func followsEndpoints(a, b assignment, at place) bool {
 	sum := func(of assignment) string { return strconv.FormatUint(of.sums[at], 10) }
 	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
 }
 
-// endpointChange returns which endpoints are new, gone or changed.
+// endpointChange lists the endpoints that are new or gone, and counts those that changed.
 func endpointChange(a, b assignment) (c change) {
 	var gone, added []string
 	changed := map[string]int{}
@@ -182,7 +184,7 @@ func endpointChange(a, b assignment) (c change) {
 	return c
 }
 
-// text returns the address with its place, if it has one.
+// text returns the address with its locality and its priority, if these are set.
 func (s socket) text() string {
 	out := s.address
 	if s.locality != "" {

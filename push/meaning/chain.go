@@ -16,7 +16,8 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 )
 
-// copyInto returns a function for Range that sets each field in a message, except some.
+// copyInto returns a function for protoreflect.Message.Range that sets each field in out, except the fields with the
+// names.
 func copyInto(out protoreflect.Message, except ...protoreflect.Name) func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
 	return func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if !slices.Contains(except, fd.Name()) {
@@ -40,18 +41,18 @@ type chain struct {
 	shares  rule            // of TCP: destinations alone
 	filters []filter        // of connections, then of requests
 	index   map[string]int  // of filters, by name
-	taken   map[string]int  // the last number that was given to a name
-	// statistics is the prefix of the statistics, which follows from other settings most often.
+	taken   map[string]int  // the last number that put added to a name
+	// statistics is the prefix of the statistics. Usually it follows from other settings.
 	statistics string
-	rest       *listenerv3.FilterChain
+	rest       *listenerv3.FilterChain // the fields outside of the model
 }
 
 // filter is one filter of a chain.
 type filter struct {
-	name     string // unique within the chain
-	stated   string // the name in Envoy's configuration
-	policies *policies
-	config   proto.Message // of another filter
+	name     string        // unique within the chain
+	stated   string        // the name in Envoy's configuration
+	policies *policies     // of an RBAC filter
+	config   proto.Message // of any other filter
 }
 
 // chainsOf returns the models of the chains of a listener.
@@ -107,7 +108,8 @@ func (c *chain) add(f *listenerv3.Filter) {
 	}
 }
 
-// addTCP adds the TCP proxy of a chain. Weighted clusters with other settings stay in the proxy, without their weights.
+// addTCP adds the TCP proxy of a chain. A weighted cluster that has further settings stays in c.tcp, without its
+// weight.
 func (c *chain) addTCP(m *tcpv3.TcpProxy) {
 	c.tcp, c.statistics, m.StatPrefix = m, m.GetStatPrefix(), ""
 	if name := m.GetCluster(); name != "" {
@@ -152,7 +154,7 @@ func (c *chain) addFilter(name string, config proto.Message) {
 	c.put(shortFilter(name), f)
 }
 
-// put appends a filter. It numbers the names that occur more than once.
+// put appends a filter under a name. It adds a number to a name that the chain already has.
 func (c *chain) put(name string, f filter) {
 	f.name = name
 	for _, is := c.index[f.name]; is; _, is = c.index[f.name] {
@@ -163,7 +165,8 @@ func (c *chain) put(name string, f filter) {
 	c.filters = append(c.filters, f)
 }
 
-// unusedKey returns the key of a chain, which no other chain of its group has.
+// unusedKey returns the key for a chain, with a number if another chain in has already has the key. The default chain
+// has the key "other connections".
 func unusedKey(key string, deflt bool, has map[string]chain) string {
 	if deflt {
 		key = "other connections"
@@ -177,7 +180,8 @@ func unusedKey(key string, deflt bool, has map[string]chain) string {
 	}
 }
 
-// meshProtocols names the lists of ALPN protocols by which clients of the mesh are recognised.
+// meshProtocols maps sorted lists of ALPN protocols to the words for their connections. Proxies recognise clients of
+// the mesh by these lists.
 var meshProtocols = map[string]string{
 	"istio,istio-h2,istio-http/1.0,istio-http/1.1,istio-peer-exchange": "of the mesh",
 	"istio-h2,istio-http/1.0,istio-http/1.1":                           "of the mesh with HTTP",
@@ -185,7 +189,7 @@ var meshProtocols = map[string]string{
 	"h2c,http/1.1":                                                     "with HTTP",
 }
 
-// chainText describes the connections of a chain, without their port.
+// chainText describes the connections that a chain matches, without their port.
 func chainText(m *listenerv3.FilterChainMatch) string {
 	var parts []string
 	add := func(word string, values []string) {
@@ -254,7 +258,8 @@ func (c chain) to() string {
 	return "TCP to " + orNone(c.shares.to())
 }
 
-// compare adds the differences to a change, and returns facts about policies and inline routes, without their subject.
+// compare adds the differences of two chains to a change. It also returns facts about policies and inline routes,
+// without subjects.
 func (c chain) compare(into *change, to chain) (facts []Fact) {
 	if c.kind() != to.kind() {
 		into.compare("protocol", c.kind(), to.kind())
@@ -293,7 +298,7 @@ func (c chain) compare(into *change, to chain) (facts []Fact) {
 	return facts
 }
 
-// filter returns the filter of a name; an empty one if the chain does not have it.
+// filter returns the filter with a name; the zero filter if the chain does not have it.
 func (c chain) filter(name string) filter {
 	if at, is := c.index[name]; is {
 		return c.filters[at]

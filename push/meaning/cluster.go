@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// limitNames are the limits of a cluster, in the order in which facts list them.
+// limitNames are the names of the limits of a cluster, in the order in which facts list them.
 var limitNames = [4]string{"max connections", "max pending requests", "max requests", "max retries"}
 
 // cluster is the model of a cluster.
@@ -29,9 +29,9 @@ type cluster struct {
 	endpoints *endpointv3.ClusterLoadAssignment
 	rule      string // the DestinationRule, as "namespace/name"
 	statName  string
-	protocol  string                           // of requests
+	protocol  string                           // HTTP version of requests
 	http      *upstreamsv3.HttpProtocolOptions // without the protocol
-	rest      *clusterv3.Cluster
+	rest      *clusterv3.Cluster               // the fields outside of the model
 }
 
 // clusterOf returns the model of a cluster.
@@ -54,7 +54,7 @@ func clusterOf(m *clusterv3.Cluster) cluster {
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// takeHTTP fills the model with the HTTP options of a cluster, and clears them.
+// takeHTTP moves the HTTP options of a cluster to the model.
 func (c *cluster) takeHTTP(m *clusterv3.Cluster) {
 	c.protocol, c.http = "HTTP/1.1", &upstreamsv3.HttpProtocolOptions{}
 	packed := m.GetTypedExtensionProtocolOptions()[httpOptions]
@@ -79,13 +79,14 @@ func (c *cluster) takeHTTP(m *clusterv3.Cluster) {
 func (c cluster) compareHTTP(into *change, to cluster) {
 	into.compare("protocol", c.protocol, to.protocol)
 	old, new := proto.CloneOf(c.http), proto.CloneOf(to.http)
-	if c.protocol != to.protocol { // their settings follow
+	if c.protocol != to.protocol { // the settings follow from the protocol
 		old.UpstreamProtocolOptions, new.UpstreamProtocolOptions = nil, nil
 	}
 	into.others(old, new)
 }
 
-// balancingOf returns the policy of balancing, and whether it hashes. It clears both in the cluster.
+// balancingOf returns the balancing policy as a text, and whether the policy selects by a hash. It clears the policy in
+// the cluster.
 func balancingOf(m *clusterv3.Cluster) (text string, hashes bool) {
 	text = m.GetLbPolicy().String()
 	if ring := m.GetRingHashLbConfig(); ring != nil && ring.MinimumRingSize != nil {
@@ -130,10 +131,11 @@ func limitsOf(m *clusterv3.Cluster) (limits [4]string) {
 	return limits
 }
 
-// unlimited is the limit that Envoy never reaches.
+// unlimited is the text of a limit that Envoy never reaches (the maximum of uint32).
 const unlimited = "unlimited"
 
-// configIn returns the object in the metadata of a resource, as "namespace/name", or an empty text.
+// configIn returns the object in the metadata of a resource, as "namespace/name"; empty if the metadata names no
+// object.
 func configIn(m *corev3.Metadata) string {
 	path := m.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/") // /apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME
@@ -143,7 +145,7 @@ func configIn(m *corev3.Metadata) string {
 	return parts[5] + "/" + parts[7]
 }
 
-// configOf is configIn that removes the object from the metadata.
+// configOf returns the result of configIn, and removes the object from the metadata.
 func configOf(m *corev3.Metadata) string {
 	name := configIn(m)
 	if name != "" {
@@ -152,7 +154,7 @@ func configOf(m *corev3.Metadata) string {
 	return name
 }
 
-// clusterFacts compares two clusters; nil: the cluster is new, or gone.
+// clusterFacts compares two clusters of a name. A nil old cluster means that it is new, a nil new one that it is gone.
 func clusterFacts(old, new *clusterv3.Cluster) []Fact {
 	f := Fact{Area: Clusters, Subject: "cluster " + shortCluster(nameOf(old, new))}
 	switch {
@@ -224,7 +226,7 @@ func (c cluster) compare(into *change, to cluster) {
 	into.others(c.rest, to.rest)
 }
 
-// orDefault returns a limit, or the words for Envoy's own.
+// orDefault returns a limit; "Envoy's default" for an empty one.
 func orDefault(limit string) string {
 	if limit == "" {
 		return "Envoy's default"
@@ -232,7 +234,7 @@ func orDefault(limit string) string {
 	return limit
 }
 
-// host returns the host and the port of an outbound cluster's name; false for other clusters.
+// hostPort returns the parts of an outbound cluster's name; ok is false for other clusters.
 func hostPort(name string) (host string, port uint32, subset string, ok bool) {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	return host, port, subset, ok && direction == "outbound"

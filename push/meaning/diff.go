@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// unordered has the lists whose order has no effect in Envoy.
+// unordered contains the full names of list fields whose order has no effect in Envoy.
 var unordered = func() map[protoreflect.FullName]bool {
 	all := map[protoreflect.FullName]bool{}
 	for _, name := range strings.Fields(`
@@ -41,7 +41,7 @@ var unordered = func() map[protoreflect.FullName]bool {
 // maxDepth is the depth of nested messages beyond which encoded bytes are compared.
 const maxDepth = 64
 
-// same reports whether two messages mean the same. nil equals nil alone.
+// same reports whether two messages mean the same. nil means the same only as nil.
 func same(old, new proto.Message) bool {
 	a, b := old.ProtoReflect(), new.ProtoReflect()
 	return a.IsValid() == b.IsValid() && digest(a, maxDepth) == digest(b, maxDepth)
@@ -51,9 +51,10 @@ func same(old, new proto.Message) bool {
 // Any are decoded.
 func digest(m protoreflect.Message, depth int) string { return digester{}.message(m, depth) }
 
-// digester makes digests.
-type digester struct{ sets bool } // no list has an order
+// digester computes digests of messages.
+type digester struct{ sets bool } // the order of every list is ignored
 
+// message returns the digest of a message. At depth 0, it is the encoded message.
 func (d digester) message(m protoreflect.Message, depth int) string {
 	if depth == 0 {
 		raw, _ := proto.MarshalOptions{Deterministic: true, AllowPartial: true}.Marshal(m.Interface())
@@ -145,8 +146,9 @@ func keysOf(a, b protoreflect.Map) []protoreflect.MapKey {
 	return all
 }
 
-// differences returns the differences of two messages, each "path old -> new" with the path of the field in Envoy's
-// API. Messages of equal meaning have no differences. Messages of different types have one: their types.
+// differences returns the differences of two messages, each as "path old -> new" with the path of the field in Envoy's
+// API. Messages of equal meaning have no differences. For messages of different types, the only difference is the name
+// of the type.
 func differences(old, new proto.Message) []string {
 	if same(old, new) {
 		return nil
@@ -162,9 +164,10 @@ func differences(old, new proto.Message) []string {
 	return d.parts
 }
 
-// differ collects the parts of differences.
+// differ collects differences.
 type differ struct{ parts []string }
 
+// add adds a difference in the values of a field; equal texts mean that the difference was cut.
 func (d *differ) add(path, old, new string) {
 	if old == new { // clipped
 		d.parts = append(d.parts, path+" changes")
@@ -181,7 +184,7 @@ func orUnset(text string) string {
 	return text
 }
 
-// join returns the path of a field.
+// join appends the name of a field to a path.
 func join(path string, fd protoreflect.FieldDescriptor) string {
 	return strings.TrimPrefix(path+"."+string(fd.Name()), ".")
 }
@@ -222,7 +225,7 @@ func (d *differ) message(path string, old, new protoreflect.Message, depth int) 
 	}
 }
 
-// wellKnown reports whether a message of the standard library of protobuf is one value.
+// wellKnown reports whether a message of protobuf's standard library is one value, such as a Duration.
 func wellKnown(name protoreflect.FullName) bool {
 	return name.Parent() == "google.protobuf" && name.Name() != "Struct" && name.Name() != "Value" && name.Name() != "ListValue"
 }
@@ -268,8 +271,8 @@ func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new 
 	}
 }
 
-// lists compares two lists: by the names of their elements if these are unique, without regard to order where order has
-// no effect, and else by index.
+// lists compares two lists: by the names of the elements if these are unique, as sets if the order has no effect or the
+// elements are no messages, else by index.
 func (d *differ) lists(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, depth int) {
 	a, b := namesOf(fd, old), namesOf(fd, new)
 	switch {
@@ -293,7 +296,7 @@ func get(l protoreflect.List, i int) protoreflect.Value {
 	return protoreflect.Value{}
 }
 
-// namesOf returns the names of a list's messages; nil if one has no name, or a name occurs twice.
+// namesOf returns the names of the messages in a list; nil if a message has no name, or a name occurs twice.
 func namesOf(fd protoreflect.FieldDescriptor, l protoreflect.List) []string {
 	if fd.Message() == nil || fd.Message().Fields().ByName("name") == nil {
 		return nil
@@ -314,7 +317,7 @@ func namesOf(fd protoreflect.FieldDescriptor, l protoreflect.List) []string {
 	return all
 }
 
-// named compares the elements of two lists by name, and their order where it has an effect.
+// named compares the elements of two lists by name, and their order if it has an effect.
 func (d *differ) named(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, a, b []string, depth int) {
 	before, after := places(a), places(b)
 	for i, name := range a {
@@ -346,7 +349,7 @@ func places(all []string) map[string]int {
 	return at
 }
 
-// inBoth returns the elements of each of two lists that the other has as well.
+// inBoth returns the elements that both lists have, in the order of each list.
 func inBoth(a, b []string) (before, after []string) {
 	old, new := places(a), places(b)
 	for _, name := range a {
@@ -362,7 +365,7 @@ func inBoth(a, b []string) (before, after []string) {
 	return before, after
 }
 
-// sets compares two lists as a whole.
+// sets compares two lists as multisets, and then their order if it has an effect.
 func (d *differ) sets(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.List, depth int) {
 	gone, added := without(fd, old, new, depth), without(fd, new, old, depth)
 	switch {
@@ -382,7 +385,7 @@ func (d *differ) sets(path string, fd protoreflect.FieldDescriptor, old, new pro
 	}
 }
 
-// without returns the elements of a list that another list does not have, each as often as it occurs more often.
+// without returns the elements of l that other lacks, once for each extra occurrence.
 func without(fd protoreflect.FieldDescriptor, l, other protoreflect.List, depth int) (rest []protoreflect.Value) {
 	counts := map[string]int{}
 	for _, sum := range (digester{}).elements(fd, other, depth) {

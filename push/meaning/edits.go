@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// takeHeaders returns the headers that a route changes, in order, and clears them.
+// takeHeaders returns the changes of headers by a route as a text, in order, and clears them in the route.
 func takeHeaders(r *routev3.Route) string {
 	var parts []string
 	take := func(of string, add *[]*corev3.HeaderValueOption, remove *[]string) {
@@ -46,7 +46,8 @@ func takeHeaders(r *routev3.Route) string {
 	return strings.Join(parts, ", ")
 }
 
-// takeFault returns the faults that a route injects, and clears them. Faults of another form stay in the route.
+// takeFault returns the faults that a route injects as a text, and clears them in the route. It leaves faults that the
+// text cannot express.
 func takeFault(r *routev3.Route) string {
 	packed, f := r.GetTypedPerFilterConfig()[xds.FaultFilter], &faultv3.HTTPFault{}
 	if packed == nil || packed.UnmarshalTo(f) != nil {
@@ -71,7 +72,7 @@ func takeFault(r *routev3.Route) string {
 	return strings.Join(parts, ", ")
 }
 
-// fractionText returns a part of the requests in percent.
+// fractionText returns a fraction as a percentage.
 func fractionText(f *typev3.FractionalPercent) string {
 	per := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1,
 		typev3.FractionalPercent_TEN_THOUSAND: 100, typev3.FractionalPercent_MILLION: 10000}[f.GetDenominator()]

@@ -11,7 +11,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// routeFacts compares two route configurations; nil: it is new, or gone.
+// routeFacts compares two route configurations of a name. A nil old one means that it is new, a nil new one that it is
+// gone.
 func routeFacts(old, new *routev3.RouteConfiguration) []Fact {
 	name := nameOf(old, new)
 	switch {
@@ -41,8 +42,8 @@ func hostsOf(rc *routev3.RouteConfiguration) map[string]*routev3.VirtualHost {
 	return all
 }
 
-// hostSubject names a virtual host. A route configuration that is named by anything else than the port of the host is
-// named too.
+// hostSubject names a virtual host in facts. It also names the route configuration, unless that is named by the port of
+// the host or by the host itself.
 func hostSubject(configuration, host string) string {
 	at := strings.LastIndexByte(host, ':')
 	if at >= 0 && (configuration == host[at+1:] || configuration == host) {
@@ -51,7 +52,7 @@ func hostSubject(configuration, host string) string {
 	return short(host) + " in " + short(configuration)
 }
 
-// routing compares two route configurations of one name. area is that of the facts.
+// routing compares two route configurations of one name. The facts are in the area, and have subjects.
 func routing(name string, area Area, old, new *routev3.RouteConfiguration) (all []Fact) {
 	before, after := hostsOf(old), hostsOf(new)
 	for _, host := range bothKeys(before, after) {
@@ -74,7 +75,8 @@ func routing(name string, area Area, old, new *routev3.RouteConfiguration) (all 
 	return all
 }
 
-// hostFacts compares two virtual hosts of one name, without their subject.
+// hostFacts compares two virtual hosts of one name. The facts have no area and no subject. A nil old host is new, a nil
+// new one is gone.
 func hostFacts(old, new *routev3.VirtualHost) (all []Fact) {
 	switch {
 	case old == nil:
@@ -143,11 +145,11 @@ func rulesText(vh *routev3.VirtualHost) string {
 	return list(texts)
 }
 
-// maxOrdered is the number of rules beyond which moves are not attributed to single rules.
+// maxOrdered is the number of rules of a virtual host up to which moves are attributed to single rules.
 const maxOrdered = 1000
 
-// moves returns a sentence for each rule that has moved. Rules move only past others that the same request may match.
-// As few rules as possible have moved: those outside of the longest sequence that keeps its order.
+// moves returns a sentence for each rule that has moved past another rule, if one request may match both. It regards as
+// few rules as possible as moved: those outside of the longest sequence that keeps its order.
 func moves(new []rule, pairs []paired) (all []string) {
 	pairs = slices.DeleteFunc(slices.Clone(pairs), func(p paired) bool { return p.old < 0 || p.new < 0 })
 	if slices.IsSortedFunc(pairs, func(p, q paired) int { return p.old - q.old }) {
@@ -174,7 +176,7 @@ func moves(new []rule, pairs []paired) (all []string) {
 	return all
 }
 
-// longest marks a longest sequence of pairs, sorted by their new places, that are in their old order.
+// longest marks a longest sequence of pairs that are in their old order. pairs are sorted by their new places.
 func longest(pairs []paired) []bool {
 	marks, length, from := make([]bool, len(pairs)), make([]int, len(pairs)), make([]int, len(pairs))
 	best := -1

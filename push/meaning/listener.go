@@ -14,7 +14,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// listenerFacts compares two listeners; nil: it is new, or gone.
+// listenerFacts compares two listeners of a name. A nil old listener means that it is new, a nil new one that it is
+// gone.
 func listenerFacts(old, new *listenerv3.Listener) []Fact {
 	name := nameOf(old, new)
 	f := Fact{Area: Listeners, Subject: "listener " + short(name)}
@@ -45,7 +46,7 @@ func listenerText(l *listenerv3.Listener) string {
 	return addressText(l.GetAddress()) + " to " + orNone(list(destinations(slices.Values(chainsOf(l)))))
 }
 
-// destinations describes the destinations of chains, each once, in order.
+// destinations describes the destinations of chains, in order and without repetitions.
 func destinations(chains iter.Seq[chain]) (all []string) {
 	seen := map[string]bool{}
 	for c := range chains {
@@ -69,22 +70,22 @@ func headChange(old, new *listenerv3.Listener) (c change) {
 	return c
 }
 
-// replaces reports whether Envoy replaces a listener and drains all of its connections. Envoy updates the listener in
-// place if only the filter chains differ, or the order of lists (TestEnvoyReplacesListeners).
+// replaces reports whether Envoy would replace a listener, and drain all its connections. Envoy updates a listener in
+// place if only its filter chains or the order of lists differ (TestEnvoyReplacesListeners).
 func replaces(old, new *listenerv3.Listener) bool {
 	d := digester{sets: true}
 	return d.message(head(old).ProtoReflect(), maxDepth) != d.message(head(new).ProtoReflect(), maxDepth)
 }
 
-// group is the part of a listener that facts have in common: the port of an inbound listener, or the whole listener.
+// group is the part of a listener that facts report together: one port of an inbound listener, or a whole listener
+// otherwise.
 type group struct {
 	port    uint32 // of the destination; 0: any
 	subject string
-	chains  map[string]chain // by match
+	chains  map[string]chain // by match; the keys are unique
 }
 
-// groupsOf groups the chains of a listener. Chains that only protect the listener's own port are left out: they follow
-// from its address.
+// groupsOf groups the chains of a listener, by the subjects of their facts.
 func groupsOf(chains []chain, name string, inbound bool) map[string]group {
 	all := map[string]group{}
 	for _, c := range chains {
@@ -140,7 +141,7 @@ func chainFacts(old, new []chain, name string, inbound bool) (all []Fact) {
 	return all
 }
 
-// text describes a new group.
+// text describes the mTLS and the destinations of a group that is new or gone.
 func (g group) text() string {
 	chains := func(yield func(chain) bool) {
 		for _, key := range bothKeys(g.chains, nil) {
@@ -159,8 +160,8 @@ const (
 	disabled   = "DISABLE"
 )
 
-// mode returns the mTLS of an inbound port by its chains: the mesh's certificate, plain text, or both; for TLS of its
-// own the mode and the certificate.
+// mode returns the mTLS mode of an inbound port, by its chains: STRICT, PERMISSIVE or DISABLE. For a port with TLS of
+// its own, it returns the TLS mode and the certificate.
 func (g group) mode() string {
 	var mesh, plain bool
 	var own []string
@@ -186,8 +187,8 @@ func (g group) mode() string {
 	return disabled
 }
 
-// groupFacts compares the chains of a group by their matches. With another mode of mTLS the matches differ of
-// themselves.
+// groupFacts compares the chains of a group by their matches. If moded is set, the mTLS mode differs. Then chains that
+// are new or gone follow from the mode, and are not reported.
 func groupFacts(a, b group, moded bool, listener string, inbound bool) (all []Fact) {
 	area, subject := map[bool]Area{false: Listeners, true: Inbound}[inbound], b.subject
 	aspects := map[string][]string{} // the chains with one difference

@@ -68,26 +68,26 @@ func matchesAll(m *routev3.RouteMatch) bool {
 		m.GetGrpc() == nil && m.GetRuntimeFraction() == nil && m.GetTlsContext() == nil
 }
 
-// implies reports whether every request that the first match holds for is one of the second match. It returns false
-// where it cannot tell.
+// implies reports whether every request that match a accepts is also accepted by match b. It returns false if that
+// cannot be decided.
 func implies(a, b *routev3.RouteMatch) bool {
 	return pathImplies(a, b) && b.GetGrpc() == nil && b.GetRuntimeFraction() == nil && b.GetTlsContext() == nil &&
 		contains(a.GetHeaders(), b.GetHeaders()) && contains(a.GetQueryParameters(), b.GetQueryParameters()) &&
 		contains(a.GetDynamicMetadata(), b.GetDynamicMetadata())
 }
 
-// contains reports whether each condition of the second list is one of the first.
+// contains reports whether the list all contains each condition of some.
 func contains[M proto.Message](all, some []M) bool {
 	return !slices.ContainsFunc(some, func(want M) bool {
 		return !slices.ContainsFunc(all, func(has M) bool { return proto.Equal(has, want) })
 	})
 }
 
-// pathImplies is implies for the paths.
+// pathImplies reports whether every path that match a accepts is also accepted by match b.
 func pathImplies(a, b *routev3.RouteMatch) bool {
 	foldA, foldB := insensitive(a), insensitive(b)
 	if p, is := b.GetPathSpecifier().(*routev3.RouteMatch_Prefix); is && p.Prefix == "/" {
-		return true // every path begins so
+		return true // every path begins with "/"
 	}
 	if foldA && !foldB {
 		return false
@@ -126,12 +126,12 @@ func pathImplies(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// insensitive reports whether a match ignores the case of the path. Regular expressions have a case of their own.
+// insensitive reports whether a match ignores the case of the path. Envoy ignores that setting for regular expressions.
 func insensitive(m *routev3.RouteMatch) bool {
 	return m.GetSafeRegex() == nil && m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()
 }
 
-// disjoint reports whether no request is one of both matches. It returns false where it cannot tell.
+// disjoint reports whether no request can satisfy both matches. It returns false if that cannot be decided.
 func disjoint(a, b *routev3.RouteMatch) bool {
 	if pathsDisjoint(a, b) || pathsDisjoint(b, a) {
 		return true
@@ -146,7 +146,7 @@ func disjoint(a, b *routev3.RouteMatch) bool {
 	return false
 }
 
-// headersDisjoint reports whether two conditions on a header exclude one another.
+// headersDisjoint reports whether two conditions on the same header exclude each other.
 func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	a, b := x.GetStringMatch(), y.GetStringMatch()
 	if a == nil || b == nil || a.GetIgnoreCase() || b.GetIgnoreCase() || x.GetInvertMatch() && y.GetInvertMatch() {
@@ -161,7 +161,7 @@ func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	return false
 }
 
-// pathsDisjoint reports whether no path is one of both matches, for a first match that is a path or a prefix.
+// pathsDisjoint reports whether no path can satisfy both matches, if the first match is a path or a prefix.
 func pathsDisjoint(a, b *routev3.RouteMatch) bool {
 	fold := func(s string) string { return s }
 	if insensitive(a) || insensitive(b) {

@@ -1,12 +1,13 @@
-// Package meaning compares the configuration of one view before and after a change. It reports the differences for
-// traffic as facts, and the dangerous differences as risks.
+// Package meaning compares the configuration of one view before and after a change. A view is a group of proxies with
+// equal configuration. The package reports differences that matter for traffic as facts, and dangerous differences as
+// risks.
 //
 // The comparison is a pure function of Envoy's decoded messages (View). A resource becomes a neutral model: a virtual
 // host is an ordered list of rules with destinations, a cluster is TLS, balancing, limits and ejection, an assignment
 // is counts of endpoints, a listener is filter chains with policies. Two models are compared field by field. Fields
-// outside of the model are compared by their paths in Envoy's API (diff.go), so that no difference is lost: facts are
-// empty only if the two configurations mean the same. Order counts where Envoy evaluates in order (rules, filters) and
-// nowhere else: rules that no request can match both are not ordered.
+// outside of the model are compared by their paths in Envoy's API (diff.go), so that no difference is lost: there are
+// no facts only if the two configurations mean the same. Order is compared only where Envoy evaluates in order (rules,
+// filters). The order of two rules has no effect if no request can match both.
 //
 // # Codes
 //
@@ -42,51 +43,53 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Set holds the decoded configuration of a view at one time.
+// Set is the decoded configuration of a view at one time.
 type Set interface {
-	// Message returns the resource of a type and name, or nil. Callers do not change it.
+	// Message returns the resource with a type and a name, or nil. Callers must not change it.
 	Message(t xds.Type, name string) proto.Message
-	// All iterates over the resources of a type.
+	// All iterates over the resources of a type. Callers must not change them.
 	All(t xds.Type) iter.Seq[proto.Message]
 }
 
-// Pair is a resource whose version differs.
+// Pair is a resource whose version differs before and after the change.
 type Pair struct {
-	Type xds.Type
+	Type xds.Type // not xds.Unknown
 	Name string
-	// Old and New are the messages: nil for a new or a removed resource.
+	// Old is nil for a new resource, and New is nil for a removed one.
 	Old, New proto.Message
-	// Versions are the versions of Old and New. With equal versions two pairs are equal, and compared once (Over).
+	// Versions are the versions of Old and New. Over compares pairs with equal Type, Name and Versions once, unless
+	// both versions are empty.
 	Versions [2]string
-	// Confidential states that the messages lack their confidential parts, which may differ too.
+	// Confidential means that the messages lack confidential parts, which may differ too.
 	Confidential bool
 }
 
-// View is the configuration of one view before and after a change. Pairs, Before and After are required.
+// View is the configuration of one view before and after a change. Pairs, Before and After are required; Pairs may be
+// empty.
 type View struct {
-	// Label names the view to readers, and Proxies counts its proxies. Over reads them.
+	// Label names the view in output, and Proxies counts its proxies. Only Over reads them.
 	Label   string
 	Proxies int
 
-	Pairs         []Pair
+	Pairs         []Pair // the resources that differ
 	Before, After Set
 
-	// Objects returns the objects that made a resource, as "Kind namespace/name"; nil: only those that the messages name
-	// are known.
+	// Objects returns the objects that made a resource, as "Kind namespace/name". If it is nil, risks name only the
+	// objects that the messages name.
 	Objects func(t xds.Type, name string) []string
-	// Exists reports whether an object "Kind namespace/name" exists after the change; nil: all exist.
+	// Exists reports whether an object "Kind namespace/name" exists after the change. If it is nil, all objects exist.
 	Exists func(object string) bool
-	// PlainCallers are the workloads known to call in plain text, as "name.namespace".
+	// PlainCallers are the workloads that are known to call in plain text, as "name.namespace".
 	PlainCallers []string
-	// Refused returns why the view's proxies may not have a Secret after the change, or an empty text; nil: all are
-	// allowed.
+	// Refused returns the reason why the view's proxies may not have a Secret after the change; empty: they may. If it
+	// is nil, they may have all Secrets.
 	Refused func(secret string) string
-	// Unreachable returns the routes that the plan after the change leaves out of a virtual host, because an earlier rule
-	// matches everything (vhost.Spec.Unreachable); nil: they are unknown.
+	// Unreachable returns the routes that the plan after the change omits from a virtual host, because an earlier rule
+	// matches everything (vhost.Spec.Unreachable). If it is nil, these routes are unknown.
 	Unreachable func(routeConfiguration, virtualHost string) []*routev3.Route
 }
 
-// Area is a part of the configuration that facts are about.
+// Area is the part of the configuration that a fact is about.
 type Area uint8
 
 // The areas, in the order in which facts are listed.
@@ -105,32 +108,35 @@ const (
 // areas are the names of the areas.
 var areas = [NumAreas]string{"routes", "clusters", "endpoints", "inbound", "policies", "listeners", "Secrets", "extensions"}
 
-// String returns the name of the area in sentences.
+// String returns the name of the area in sentences. It panics for NumAreas.
 func (a Area) String() string { return areas[a] }
 
-// Fact is one difference in meaning. It is comparable. Its texts contain names of objects, so printers escape them.
+// Fact is one difference in meaning. It is comparable. Its texts may contain any characters of object names, so
+// printers must escape them.
 type Fact struct {
 	Area Area
 	// Subject is the object of traffic: "api.shop:80", "cluster api.shop:80|v1", "inbound port 8080".
 	Subject string
-	// Aspect is the part of the subject that differs: the match of a rule, "order", a policy; or empty.
+	// Aspect is the part of the subject that differs, such as the match of a rule, "order" or a policy; empty: the
+	// subject itself.
 	Aspect string
-	// Text is the difference: "api v1 -> api v1 90%, api v2 10%; timeout 15s -> 3s".
+	// Text is the difference, as "api v1 -> api v1 90%, api v2 10%; timeout 15s -> 3s".
 	Text string
 }
 
-// String returns the fact as one sentence.
+// String returns the fact as one sentence: "SUBJECT ASPECT: TEXT".
 func (f Fact) String() string {
 	return strings.TrimSuffix(f.Subject+" "+f.Aspect, " ") + ": " + f.Text
 }
 
-// Facts returns the differences in meaning of a view, sorted by area and subject. Facts of one subject are in the order
-// of its rules.
+// Facts returns the differences in meaning of a view, sorted by area and subject and without repetitions; nil if both
+// configurations mean the same. The facts of one virtual host are in the order of its rules. The endpoints of a cluster
+// that is new or gone are part of the fact about the cluster.
 func Facts(v View) []Fact { return facts(v, compare) }
 
-// facts is Facts with a function that compares a pair.
+// facts is Facts with a function that compares a pair. It does not change the result of that function.
 func facts(v View, compare func(Pair) []Fact) (all []Fact) {
-	created := map[string]bool{} // clusters that are new or gone: their assignments are part of their fact
+	created := map[string]bool{} // clusters that are new or gone; the fact about such a cluster includes its assignment
 	for _, p := range v.Pairs {
 		created[p.Name] = created[p.Name] || p.Type == xds.Cluster && (p.Old == nil || p.New == nil)
 	}
@@ -189,7 +195,7 @@ func areaOf(t xds.Type) Area {
 	return [xds.NumTypes]Area{Clusters, Endpoints, Listeners, Routes, Secrets, Extensions}[t]
 }
 
-// as returns a message of a pair by its type; a nil pointer for nil.
+// as returns a message with its type; a nil pointer for nil and for any other type.
 func as[M proto.Message](m proto.Message) (none M) {
 	if typed, is := m.(M); is {
 		return typed

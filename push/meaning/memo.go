@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxKnown is the number of pairs whose facts and models a memo remembers.
+// maxKnown bounds the pairs whose facts a memo stores, and the pairs whose models it stores.
 const maxKnown = 20_000
 
 // known identifies a pair by its versions.
@@ -19,8 +19,8 @@ type known struct {
 	versions [2]string
 }
 
-// memo remembers facts and models of pairs that several views have in common. Pairs without versions are not
-// remembered.
+// memo stores the facts and models of pairs that several views have in common. It does not store pairs without
+// versions.
 type memo struct {
 	facts  map[known][]Fact
 	models map[known]any // *routesChange, *listenerChange or *clusterChange
@@ -28,12 +28,12 @@ type memo struct {
 
 func newMemo() *memo { return &memo{facts: map[known][]Fact{}, models: map[known]any{}} }
 
-// compare is the function compare that remembers its result.
+// compare returns the facts of a pair like the function compare, and stores them. Callers must not change the result.
 func (m *memo) compare(p Pair) []Fact {
 	return remember(m.facts, p, func() []Fact { return compare(p) })
 }
 
-// remember returns the value of a pair, which it makes and stores at the first call.
+// remember returns the stored value of a pair. Without a stored value it computes one, and stores it if there is room.
 func remember[V any](in map[known]V, p Pair, compute func() V) V {
 	key := known{p.Type, p.Name, p.Versions}
 	if p.Versions == [2]string{} {
@@ -77,7 +77,7 @@ type listenerChange struct {
 	before, after []chain
 	old, new      map[string]group
 	inbound       bool
-	replaced      string // the differences for which Envoy replaces the listener, or an empty text
+	replaced      string // the differences for which Envoy replaces the listener; empty: Envoy updates it in place
 	served        map[string]served
 }
 

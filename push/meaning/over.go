@@ -13,16 +13,16 @@ const (
 	maxSubjects = 5    // the most subjects of a line that are named
 )
 
-// Count tells how many views and proxies a fact or a risk is about.
+// Count counts the views and the proxies that a fact or a risk is about.
 type Count struct {
 	Views, Proxies int
-	// Example is the label of the first of the views.
+	// Example is the label of the first of these views; empty without views.
 	Example string
-	last    int    // the last view that was counted
-	sum     uint64 // of the views, so that equal sets of views are recognised
+	last    int    // number of the last view that was counted
+	sum     uint64 // hash of the numbers of the views, which identifies sets of views
 }
 
-// add counts a view, once.
+// add counts a view, unless it was counted last.
 func (c *Count) add(number int, v View) {
 	if c.last == number {
 		return
@@ -35,10 +35,10 @@ func (c *Count) add(number int, v View) {
 	c.sum = (c.sum ^ uint64(number)) * 1099511628211 // FNV-1a
 }
 
-// Subjects names the subjects that a line joins.
+// Subjects are the subjects of the facts or risks that one line joins.
 type Subjects struct {
-	Named  []string // the first few
-	Others int      // the number of the others
+	Named  []string // the first subjects, at most maxSubjects
+	Others int      // number of further subjects
 }
 
 // add adds a subject.
@@ -50,30 +50,33 @@ func (s *Subjects) add(subject string) {
 	}
 }
 
-// FactLine is one fact, or facts of several subjects with the same text in the same views. Fact.Subject is the first.
+// FactLine is one fact, or several facts that differ only in their subjects and hold for the same views. Fact.Subject
+// is the first subject.
 type FactLine struct {
 	Fact
 	Subjects
 	Count
 }
 
-// RiskLine is one risk, or risks of several subjects with the same text in the same views. Risk.Subject is the first.
+// RiskLine is one risk, or several risks that differ only in their subjects and hold for the same views. Risk.Subject
+// is the first subject. Objects has at most maxSubjects elements if several views have the risk.
 type RiskLine struct {
 	Risk
 	Subjects
 	Count
 }
 
-// Summary holds the facts and risks of several views.
+// Summary contains the facts and risks of several views.
 type Summary struct {
-	Facts []FactLine // by area and subject
-	Risks []RiskLine // the most severe first
-	// MoreFacts and MoreRisks count those beyond the limits.
+	Facts []FactLine // sorted by area and subject
+	Risks []RiskLine // sorted by severity, the most severe first, then by code and subject
+	// MoreFacts and MoreRisks count the facts and risks beyond maxLines. One that several views have counts for each
+	// view.
 	MoreFacts, MoreRisks int
-	Views, Proxies       int
+	Views, Proxies       int // numbers of the views, and of their proxies
 }
 
-// Highest returns the level of the most severe risk, or 0 without risks.
+// Highest returns the level of the most severe risk; 0 without risks.
 func (s Summary) Highest() Level {
 	if len(s.Risks) == 0 {
 		return 0
@@ -81,7 +84,7 @@ func (s Summary) Highest() Level {
 	return s.Risks[0].Level
 }
 
-// Unchanged lists the areas without facts.
+// Unchanged returns the areas without facts, in their order. The caller owns the result.
 func (s Summary) Unchanged() (all []Area) {
 	for area := range NumAreas {
 		if !slices.ContainsFunc(s.Facts, func(f FactLine) bool { return f.Area == area }) {
@@ -91,7 +94,7 @@ func (s Summary) Unchanged() (all []Area) {
 	return all
 }
 
-// summing is a summary under way.
+// summing is a Summary while views are added.
 type summing struct {
 	Summary
 	facts map[Fact]*FactLine
@@ -99,9 +102,9 @@ type summing struct {
 	memo  *memo
 }
 
-// Over returns the facts and risks of several views, each once. Pairs of equal versions are compared once. The views
-// are read one after the other, so that an iterator may make each when it is needed, and may end early. Risks of reach
-// are those of r.
+// Over returns the facts and risks of several views, each once, and the risks of r. It compares pairs with equal
+// versions once. It reads one view after the other, so the iterator may make each view on demand, and may stop early.
+// The caller owns the result.
 func Over(views iter.Seq[View], r Reach) Summary {
 	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo()}
 	for v := range views {
@@ -153,7 +156,8 @@ func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	return line
 }
 
-// Add adds a risk that the caller decides, about so many proxies, in the order of risks.
+// Add inserts a risk that the caller decides at its place in Risks. c counts the views and proxies of the risk. Long
+// texts are cut. Add does not change MoreRisks, Views and Proxies.
 func (s *Summary) Add(r Risk, c Count) {
 	r.Subject, r.Text = clip(r.Subject), clip(r.Text)
 	line := RiskLine{Risk: r, Count: c}
@@ -190,18 +194,18 @@ func (s *summing) result() Summary {
 	return out
 }
 
-// Reach has the figures of a change as a whole. Zero figures are unknown, and are no risk.
+// Reach contains the figures of a change as a whole. A zero figure is unknown, and causes no risk.
 type Reach struct {
 	// MeshWide are the objects of the change that apply to the whole mesh, as "Kind namespace/name".
 	MeshWide []string
-	// Proxies get something else, of All.
+	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies.
 	Proxies, All int
 	// Views are the numbers of views before and after the change.
 	Views [2]int
-	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view in which they grow
-	// the most.
+	// Bytes are the sizes of the configuration of one proxy before and after the change, for the view whose
+	// configuration grows most.
 	Bytes [2]int64
-	// Found are risks that the caller decides: NP601 and NP603.
+	// Found are risks that the caller decides, with the codes NP601 and NP603.
 	Found []Risk
 }
 
@@ -212,7 +216,8 @@ const (
 	muchGrowth  = 20
 )
 
-// Risks returns the risks of reach.
+// Risks returns the risks of reach: those of the figures, then Found. Long texts are cut. The result is not sorted; nil
+// without risks.
 func (r Reach) Risks() (all []Risk) {
 	for _, object := range r.MeshWide {
 		all = append(all, Risk{Code: MeshWide, Level: Medium, Subject: clip(object), Objects: []string{object},

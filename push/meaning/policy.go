@@ -47,7 +47,7 @@ func (p *policies) rules() []string {
 	return bothKeys(p.enforced.GetPolicies(), p.dryRun.GetPolicies())
 }
 
-// purpose names the filter among those of a chain.
+// purpose returns a name that distinguishes the filter from other RBAC filters of a chain.
 func (p *policies) purpose() string {
 	switch {
 	case p.enforced != nil:
@@ -66,7 +66,7 @@ func (p *policies) custom() bool {
 	return false
 }
 
-// unenforceable is the end of the names of rules that replace a CUSTOM policy whose provider cannot be used.
+// unenforceable is the suffix of the names of rules that replace a CUSTOM policy whose provider cannot be used.
 const unenforceable = "-deny-due-to-bad-CUSTOM-action"
 
 // closes reports whether the filter refuses traffic because a policy cannot be enforced: an ALLOW filter without any
@@ -114,7 +114,8 @@ func policyText(name string) string {
 	return name
 }
 
-// policyFacts compares two RBAC filters, without the subject of the facts. tcp: the filter is for connections.
+// policyFacts compares two RBAC filters; nil is a missing filter. The facts have no subjects. tcp: the filter is for
+// connections.
 func policyFacts(old, new *policies, tcp bool) (all []Fact) {
 	if old == nil {
 		old = &policies{}
@@ -175,7 +176,7 @@ func withoutPolicies(r *rbacv3.RBAC) *rbacv3.RBAC {
 	return r
 }
 
-// grantText describes the requests of a policy: from whom, and to what.
+// grantText describes the requests that a policy matches: their callers and their properties.
 func grantText(p *rbacv3.Policy) string {
 	from, to := make([]string, 0, len(p.GetPrincipals())), make([]string, 0, len(p.GetPermissions()))
 	for _, one := range p.GetPrincipals() {
@@ -245,7 +246,7 @@ func permissionText(p *rbacv3.Permission) string {
 	return brief(p)
 }
 
-// allText joins the texts of several conditions. A single condition needs no brackets.
+// allText joins the texts of several conditions in parentheses. A single condition gets no parentheses.
 func allText[M any](all []M, text func(M) string, word string) string {
 	texts := make([]string, 0, len(all))
 	for _, one := range all {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Level is the severity of a risk; a higher level is more severe.
+// Level is the severity of a risk. A higher level is more severe; 0 is no risk.
 type Level uint8
 
 // The levels.
@@ -22,10 +22,10 @@ const (
 	High
 )
 
-// String returns the level as flags and JSON have it: medium, high.
+// String returns the level as flags and JSON have it: "medium" or "high"; empty for other values.
 func (l Level) String() string { return map[Level]string{Medium: "medium", High: "high"}[l] }
 
-// Code names a kind of risk. Codes never change their meaning.
+// Code identifies a kind of risk. The meaning of a code never changes.
 type Code string
 
 // The codes that this package decides.
@@ -66,7 +66,7 @@ const (
 	PatchRelative     Code = "NP603"
 )
 
-// Titles has the meaning of each code, for tables and for SARIF.
+// Titles maps each code to its meaning, for tables and for SARIF. Callers must not change it.
 var Titles = map[Code]string{
 	ClusterGone:       "a cluster that routes use disappears",
 	EndpointsFall:     "endpoints of a cluster fall by more than 10 %",
@@ -100,14 +100,14 @@ var Titles = map[Code]string{
 	PatchRelative:     "a relative patch of an EnvoyFilter has no priority",
 }
 
-// Risk is a dangerous difference. Its texts contain names of objects, so printers escape them.
+// Risk is a dangerous difference. Its texts may contain any characters of object names, so printers must escape them.
 type Risk struct {
 	Code  Code
 	Level Level
 	// Subject is the object of traffic, as in Fact.
 	Subject string
-	Text    string
-	// Objects are the objects that decide, as "Kind namespace/name", sorted. They may be unknown.
+	Text    string // the difference and its effect
+	// Objects are the objects that decide, as "Kind namespace/name", sorted; empty if they are unknown.
 	Objects []string
 }
 
@@ -116,14 +116,15 @@ type assessment struct {
 	View
 	*memo
 	risks         []Risk
-	before, after uses                                                            // computed at the first use
+	before, after uses                                                            // by usesBefore and usesAfter
 	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // see virtualHosts
 }
 
-// Risks returns the risks of a view, the most severe first, then by code and subject.
+// Risks returns the risks of a view without repetitions: the most severe first, then by code and subject; nil without
+// risks. The caller owns the result.
 func Risks(v View) []Risk { return risks(v, newMemo()) }
 
-// risks is Risks with a memo.
+// risks is Risks with a memo for several views.
 func risks(v View, m *memo) []Risk {
 	a := &assessment{View: v, memo: m, serves: map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost{}}
 	for _, p := range v.Pairs {
@@ -168,7 +169,8 @@ type riskKey struct {
 
 func (r Risk) key() riskKey { return riskKey{r.Code, r.Level, r.Subject, r.Text} }
 
-// add adds a risk of a resource. objects are those that the messages name, with their kind.
+// add adds a risk of a resource. objects are the objects that the messages name, as "Kind namespace/name". Without
+// them, View.Objects names the objects.
 func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject string, objects []string, format string, args ...any) {
 	objects = slices.Clone(objects)
 	if len(objects) == 0 && a.Objects != nil {
@@ -179,7 +181,7 @@ func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject s
 		Objects: slices.Compact(objects)})
 }
 
-// object returns an object of a kind, or nothing for an empty name.
+// object returns a list with "KIND NAME"; nil for an empty name.
 func object(kind, name string) []string {
 	if name == "" {
 		return nil
@@ -192,17 +194,17 @@ func (a *assessment) exists(object string) bool { return a.Exists == nil || a.Ex
 
 // use is one place from which requests or connections go to a cluster.
 type use struct {
-	subject string
-	label   string
-	tcp     bool
-	shares  []share
-	objects []string
+	subject string   // virtual host or listener
+	label   string   // rule or chain
+	tcp     bool     // of a TCP chain
+	shares  []share  // the clusters that receive its requests or connections
+	objects []string // the VirtualService
 }
 
-// uses maps clusters to the first few places that use them.
+// uses maps clusters to the first maxUses places that use them.
 type uses map[string][]use
 
-// maxUses is the number of places that are kept for each cluster.
+// maxUses bounds the places that are stored for each cluster.
 const maxUses = 16
 
 // usesOf returns the uses of a set: one pass over its routes and listeners.
@@ -218,7 +220,7 @@ func usesOf(s Set) uses {
 	return all
 }
 
-// addRoutes adds the uses of a route configuration. subject returns that of a virtual host.
+// addRoutes adds the uses of a route configuration. subject returns the subject of a virtual host.
 func (u uses) addRoutes(rc *routev3.RouteConfiguration, subject func(host string) string) {
 	for _, vh := range rc.GetVirtualHosts() {
 		u.addHost(vh, subject(vh.GetName()))
@@ -234,7 +236,7 @@ func (u uses) addHost(vh *routev3.VirtualHost, subject string) {
 	}
 }
 
-// add adds a use to each of its clusters that receives something.
+// add adds a use to each of its clusters that has a weight.
 func (u uses) add(one use) {
 	for _, s := range one.shares {
 		if s.weight > 0 && len(u[s.cluster]) < maxUses {
@@ -256,7 +258,7 @@ func (u uses) addListener(l *listenerv3.Listener) {
 	}
 }
 
-// usesBefore and usesAfter return the uses of the two sets.
+// usesBefore returns the uses of the set before the change. It computes them at the first call.
 func (a *assessment) usesBefore() uses {
 	if a.before == nil {
 		a.before = usesOf(a.Before)
@@ -264,6 +266,7 @@ func (a *assessment) usesBefore() uses {
 	return a.before
 }
 
+// usesAfter returns the uses of the set after the change. It computes them at the first call.
 func (a *assessment) usesAfter() uses {
 	if a.after == nil {
 		a.after = usesOf(a.After)

@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The falls of endpoints that are risks, in percent.
+// The decreases of the number of endpoints that are risks, in percent: someFall is medium, deepFall is high.
 const (
 	someFall = 10
 	deepFall = 50
 )
 
-// assessCluster assesses a changed or a removed cluster.
+// assessCluster assesses a cluster that changed or is gone. A cluster that is new has no risks here.
 func (a *assessment) assessCluster(p Pair) {
 	name := p.Name
 	switch {
@@ -65,12 +65,12 @@ func (a *assessment) assessCluster(p Pair) {
 	a.refusedSecrets("cluster "+shortCluster(name), xds.Cluster, name, b.tls.secrets, c.tls.secrets)
 }
 
-// closedCluster reports whether a cluster is static and has no endpoints: the form of one that is closed.
+// closedCluster reports whether a cluster is static and has no endpoints. The planner closes a cluster in this form.
 func closedCluster(c cluster) bool {
 	return c.rest.GetType() == clusterv3.Cluster_STATIC && c.rest.GetClusterType() == nil && usableIn(c.endpoints) == 0
 }
 
-// assessAssignment assesses a changed assignment.
+// assessAssignment assesses a changed assignment. Assignments that are new or gone have no risks here.
 func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment) {
 	if old == nil || new == nil {
 		return
@@ -79,7 +79,7 @@ func (a *assessment) assessAssignment(old, new *endpointv3.ClusterLoadAssignment
 	a.fall("cluster "+shortCluster(name), xds.Endpoint, name, usableIn(old), usableIn(new))
 }
 
-// fall assesses the numbers of a cluster's usable endpoints.
+// fall assesses a decrease of a cluster's usable endpoints.
 func (a *assessment) fall(subject string, t xds.Type, resource string, before, after int) {
 	lost := before - after
 	switch {
@@ -134,13 +134,13 @@ func (a *assessment) assessSubsets() {
 	}
 }
 
-// balanced reports whether a cluster selects among endpoints that it is told.
+// balanced reports whether a cluster selects among endpoints that it is configured with or discovers.
 func balanced(c *clusterv3.Cluster) bool {
 	return c.GetClusterType() == nil && c.GetType() != clusterv3.Cluster_ORIGINAL_DST
 }
 
-// emptiness returns how severe it is that a subset has no endpoints: high if a rule leads to it and to no cluster with
-// endpoints.
+// emptiness returns the level of the risk that a subset has no endpoints. It is high if a rule leads to the subset and
+// to no cluster with endpoints; that rule is returned too.
 func (a *assessment) emptiness(s Set, of uses, name string) (Level, use) {
 	for _, u := range of[name] {
 		others := slices.ContainsFunc(u.shares, func(o share) bool {

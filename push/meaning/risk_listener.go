@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// assessListener assesses a changed or a new listener.
+// assessListener assesses a listener that is new or changed.
 func (a *assessment) assessListener(name string, existed bool, c *listenerChange) {
 	a.refusedSecrets("listener "+short(name), xds.Listener, name, secretsOf(c.before), secretsOf(c.after))
 	if !existed {
@@ -31,7 +31,7 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 	a.closes(name, c.inbound, c.old, c.new)
 }
 
-// chains assesses the chains of one port, or of one listener.
+// chains assesses the chains of one port of an inbound listener, or of a whole listener otherwise.
 func (a *assessment) chains(name, subject string, inbound bool, old, new group) {
 	if inbound {
 		if b, c := protocolOf(old), protocolOf(new); b != c {
@@ -52,8 +52,8 @@ func (a *assessment) chains(name, subject string, inbound bool, old, new group) 
 	}
 }
 
-// protocolOf returns the protocol of an inbound port: HTTP, TCP, or detected. Chains that pass TLS of applications on
-// do not count.
+// protocolOf returns the protocol of an inbound port: HTTP, TCP, or detected. It ignores chains that forward the TLS of
+// applications.
 func protocolOf(g group) string {
 	var http, tcp bool
 	for _, c := range g.chains {
@@ -69,7 +69,7 @@ func protocolOf(g group) string {
 	return "TCP"
 }
 
-// onlyIn returns the keys of a map that another does not have, sorted.
+// onlyIn returns the keys of a that b lacks, sorted.
 func onlyIn(a, b map[string]chain) (keys []string) {
 	for _, key := range bothKeys(a, nil) {
 		if _, is := b[key]; !is {
@@ -79,11 +79,11 @@ func onlyIn(a, b map[string]chain) (keys []string) {
 	return keys
 }
 
-// strictness orders the modes of mTLS; -1: TLS of its own.
+// strictness returns the rank of an mTLS mode, 0 to 2; -1 for a port with TLS of its own.
 func strictness(mode string) int { return slices.Index([]string{disabled, permissive, strict}, mode) }
 
-// modes assesses the mTLS of the inbound ports of a listener. A port that had no chains of its own had the mode of the
-// other ports.
+// modes assesses the mTLS modes of the inbound ports of a listener. A port without chains of its own before the change
+// had the mode of the other ports.
 func (a *assessment) modes(name string, old, new map[string]group) {
 	var stricter, wider []string
 	rest, hasRest := old["inbound, other ports"]
@@ -123,7 +123,7 @@ func policySubject(name string, inbound bool) string {
 	return "listener " + short(name)
 }
 
-// allow assesses an ALLOW filter where there was none.
+// allow assesses an ALLOW filter in a listener that had no such filter.
 func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	allows := func(all []chain) (rules []string, is bool) {
 		for _, c := range all {
@@ -144,7 +144,7 @@ func (a *assessment) allow(name string, inbound bool, old, new []chain) {
 	}
 }
 
-// closes assesses chains that refuse traffic because something cannot be enforced.
+// closes assesses chains that refuse traffic because a policy or a setting cannot be enforced.
 func (a *assessment) closes(name string, inbound bool, old, new map[string]group) {
 	closed := func(c chain) (rules []string, is bool) {
 		for _, f := range c.filters {
@@ -177,7 +177,7 @@ func secretsOf(all []chain) (names []string) {
 	return names
 }
 
-// refusedSecrets assesses the Secrets that a resource newly names.
+// refusedSecrets assesses the Secrets that a resource names only after the change. It sorts new.
 func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
 	if a.Refused == nil {
 		return

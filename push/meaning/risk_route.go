@@ -17,19 +17,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// manyPoints is the change of a share, in points of a percentage, beyond which it is a risk.
+// manyPoints is the change of a share, in percentage points, above which it is a risk.
 const manyPoints = 20
 
-// routesOf returns a message as a route configuration; nil for others.
+// routesOf returns a message as a route configuration; nil for any other message.
 func routesOf(m proto.Message) *routev3.RouteConfiguration { return as[*routev3.RouteConfiguration](m) }
 
 // hostPair is a virtual host before and after a change.
 type hostPair struct {
-	configuration string
-	subject       string
-	old, new      *routev3.VirtualHost
-	a, b          []rule
-	pairs         []paired
+	configuration string               // name of the route configuration
+	subject       string               // of facts and risks
+	old, new      *routev3.VirtualHost // old is nil for a new virtual host
+	a, b          []rule               // models of the routes of old and new
+	pairs         []paired             // of a and b
 }
 
 // assessHost assesses a virtual host that is new or differs.
@@ -79,7 +79,7 @@ func (a *assessment) rule(p hostPair, old, new rule) {
 	}
 }
 
-// moved returns the largest change of a cluster's share, in points.
+// moved returns the greatest change of a cluster's share, in percentage points.
 func (a *assessment) moved(old, new rule) (most float64) {
 	for _, s := range slices.Concat(old.shares, new.shares) {
 		most = max(most, math.Abs(old.points(s.cluster)-new.points(s.cluster)))
@@ -87,7 +87,7 @@ func (a *assessment) moved(old, new rule) (most float64) {
 	return most
 }
 
-// leadsNowhere assesses the destinations of a rule that do not exist.
+// leadsNowhere assesses destinations of a rule that do not exist, unless the rule had them before.
 func (a *assessment) leadsNowhere(p hostPair, old, new rule) {
 	has := func(r rule, cluster string) bool { return r.points(cluster) > 0 }
 	for _, s := range new.shares {
@@ -101,7 +101,7 @@ func (a *assessment) leadsNowhere(p hostPair, old, new rule) {
 	}
 }
 
-// shadows assesses the rules that no request reaches any more.
+// shadows assesses the rules that the change makes unreachable.
 func (a *assessment) shadows(p hostPair) {
 	shadow := func(all []rule, at int) int {
 		return slices.IndexFunc(all[:at], func(r rule) bool { return implies(all[at].route.GetMatch(), r.route.GetMatch()) })
@@ -129,7 +129,8 @@ func (a *assessment) shadows(p hostPair) {
 	}
 }
 
-// shadowed adds the risk of a rule that is behind one that matches all of its requests.
+// shadowed adds the risk that an earlier rule matches all requests of a rule. existed: the rule existed before the
+// change.
 func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	if existed && matchesAll(by.route.GetMatch()) {
 		a.risk(p, by, CatchAllFirst, High, "%s matches everything and now stands before %s", by.label(), strings.TrimPrefix(r.label(), "rule "))
@@ -138,10 +139,10 @@ func (a *assessment) shadowed(p hostPair, r, by rule, existed bool) {
 	a.risk(p, r, RuleShadowed, Medium, "%s is never reached: %s matches its requests first", r.label(), by.label())
 }
 
-// maxSampled is the number of rules of a virtual host whose requests are tried.
+// maxSampled bounds the removed rules of a virtual host for which lost tries requests.
 const maxSampled = 200
 
-// lost assesses the requests that lose their last route. Requests of a match that is still there have one.
+// lost assesses the requests that lose their last route. It skips matches that the virtual host still has.
 func (a *assessment) lost(p hostPair) {
 	kept := map[string]bool{}
 	for _, r := range p.b {
@@ -158,7 +159,7 @@ func (a *assessment) lost(p hostPair) {
 	}
 }
 
-// domainOf returns a host that a virtual host serves.
+// domainOf returns a host that a virtual host serves, by its first domain; empty without domains.
 func domainOf(vh *routev3.VirtualHost) string {
 	for _, d := range vh.GetDomains() {
 		return strings.ReplaceAll(d, "*", "x")
@@ -166,7 +167,7 @@ func domainOf(vh *routev3.VirtualHost) string {
 	return ""
 }
 
-// winners assesses the objects whose rules a virtual host has.
+// winners assesses VirtualServices that replace other existing VirtualServices in a virtual host.
 func (a *assessment) winners(p hostPair) {
 	of := func(all []rule) map[string]bool {
 		names := map[string]bool{}
@@ -187,10 +188,10 @@ func (a *assessment) winners(p hostPair) {
 	}
 }
 
-// served has the protocols of host:port that a change adds or removes.
+// served tells by protocol whether a change adds or removes host:port.
 type served struct{ http, tcp int } // 1: added, -1: removed
 
-// assessHosts assesses the hosts that vanish, and the ports that change their protocol.
+// assessHosts assesses the hosts that vanish, and the ports whose protocol changes.
 func (a *assessment) assessHosts() {
 	all := map[string]served{} // by host:port
 	gone := map[string]bool{}  // by host:port
@@ -237,7 +238,7 @@ func splitHost(at string) (host, port string) {
 	return at[:i], at[i+1:]
 }
 
-// cluster0 returns the cluster of all endpoints of a host's port, or nil.
+// cluster0 returns the cluster without a subset of a host's port, or nil.
 func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -246,8 +247,8 @@ func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	return as[*clusterv3.Cluster](s.Message(xds.Cluster, xds.OutboundCluster(uint32(n), "", host)))
 }
 
-// protocolsOf returns the protocol of host:port: HTTP, TCP, detected, or an empty text. A port whose protocol is
-// detected has a route configuration of its own.
+// protocolsOf returns the protocol of host:port: HTTP, TCP or detected; empty if no proxy configuration serves it. A
+// port whose protocol is detected has a route configuration of its own.
 func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) string {
 	name := host + ":" + port
 	switch {
@@ -263,8 +264,8 @@ func (a *assessment) protocolsOf(s Set, of func() uses, host, port string) strin
 	return ""
 }
 
-// virtualHosts returns the virtual hosts of a route configuration, by name. It remembers the map, since one
-// configuration may have many hosts of a change.
+// virtualHosts returns the virtual hosts of a route configuration, by name. It stores the map, because a change may
+// affect many hosts of one configuration.
 func (a *assessment) virtualHosts(s Set, configuration string) map[string]*routev3.VirtualHost {
 	rc := routesOf(s.Message(xds.Route, configuration))
 	if rc == nil {
@@ -285,8 +286,8 @@ func addServed(all, of map[string]served) {
 	}
 }
 
-// servedHTTP returns the virtual hosts that are new or gone. A virtual host whose first domain another one serves is
-// not gone.
+// servedHTTP returns the virtual hosts that are new or gone. A virtual host is not gone if another virtual host serves
+// its first domain.
 func servedHTTP(old, new *routev3.RouteConfiguration) map[string]served {
 	before, after, all := hostsOf(old), hostsOf(new), map[string]served{}
 	var gone []string

@@ -16,7 +16,7 @@ import (
 // noLimit is the text of a timeout that never ends a request.
 const noLimit = "no limit"
 
-// defaultTimeout is Envoy's timeout of a route that states none.
+// defaultTimeout is Envoy's timeout for a route that states no timeout.
 const defaultTimeout = 15 * time.Second
 
 // share is the part of the requests of a rule that a cluster receives.
@@ -31,7 +31,7 @@ type rule struct {
 	route       *routev3.Route // unchanged
 	action      string         // an answer of the proxy itself: redirect or direct response; empty: requests are forwarded
 	shares      []share        // sorted by cluster
-	total       uint64         // of the weights
+	total       uint64         // sum of the weights
 	timeout     time.Duration  // 0: no limit
 	retries     uint32
 	retryOn     string
@@ -41,9 +41,9 @@ type rule struct {
 	hash        string
 	headers     string
 	fault       string
-	object      string // the VirtualService, as "namespace/name"
-	span        string // name of spans
-	rest        *routev3.Route
+	object      string         // the VirtualService, as "namespace/name"
+	span        string         // name of spans
+	rest        *routev3.Route // the fields outside of the model
 }
 
 // ruleOf returns the model of a route.
@@ -71,7 +71,7 @@ func ruleOf(m *routev3.Route) rule {
 	return r
 }
 
-// takeForward fills the model with the action that forwards requests, and clears these fields in the action.
+// takeForward moves fields of the action that forwards requests to the model: it clears them in the action.
 func (r *rule) takeForward(a *routev3.RouteAction) {
 	r.takeShares(a)
 	r.timeout = defaultTimeout
@@ -133,8 +133,8 @@ func sharesOf(a *routev3.RouteAction) (shares []share, total uint64) {
 	return shares, total
 }
 
-// takeShares fills the model with the clusters of an action, and clears them. Weighted clusters with other settings
-// stay in the action, without their weights.
+// takeShares moves the clusters of an action to the model. A weighted cluster that has further settings stays in the
+// action, without its weight.
 func (r *rule) takeShares(a *routev3.RouteAction) {
 	r.shares, r.total = sharesOf(a)
 	if a.GetCluster() != "" {
@@ -153,7 +153,8 @@ func (r *rule) takeShares(a *routev3.RouteAction) {
 	}
 }
 
-// takeMirrors fills the model with the clusters that receive copies, and clears those without other settings.
+// takeMirrors moves the clusters that receive copies of requests to the model. A mirror policy that has further
+// settings stays in the action.
 func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	var texts []string
 	for _, m := range a.GetRequestMirrorPolicies() {
@@ -182,7 +183,7 @@ func (r *rule) takeMirrors(a *routev3.RouteAction) {
 	})
 }
 
-// hashText returns the key of a hash as a text.
+// hashText returns the key of a hash policy as a text.
 func hashText(h *routev3.RouteAction_HashPolicy) string {
 	switch p := h.GetPolicySpecifier().(type) {
 	case *routev3.RouteAction_HashPolicy_Header_:
@@ -217,7 +218,7 @@ func (r rule) to() string {
 	return list(texts)
 }
 
-// percent returns a share with at most one decimal digit.
+// percent returns a fraction as a percentage with at most one decimal digit.
 func percent(part, of uint64) string {
 	if of == 0 {
 		return "0%"
@@ -235,7 +236,7 @@ func (r rule) points(cluster string) float64 {
 	return 0
 }
 
-// sameShares reports whether each cluster has the same part of the requests.
+// sameShares reports whether each cluster receives the same fraction of the requests.
 func (r rule) sameShares(to rule) bool {
 	return slices.EqualFunc(r.shares, to.shares, func(a, b share) bool {
 		return a.cluster == b.cluster && a.weight*to.total == b.weight*r.total
@@ -250,7 +251,7 @@ func (r rule) label() string {
 	return "rule " + r.match
 }
 
-// compare adds the differences to a change.
+// compare adds the differences of two rules to a change.
 func (r rule) compare(c *change, to rule) {
 	if r.match != to.match {
 		c.compare("match", r.match, to.match)
@@ -284,7 +285,7 @@ func (r rule) compare(c *change, to rule) {
 	}
 }
 
-// weights returns the full names of the clusters with their weights as they are.
+// weights returns the full names of the clusters with their weights.
 func (r rule) weights() string {
 	texts := make([]string, 0, len(r.shares))
 	for _, s := range r.shares {
@@ -293,7 +294,7 @@ func (r rule) weights() string {
 	return strings.Join(texts, ", ")
 }
 
-// timeoutText returns the timeout of a rule that forwards requests.
+// timeoutText returns the timeout of a rule that forwards requests; empty for other rules.
 func timeoutText(r rule) string {
 	switch {
 	case len(r.shares) == 0:
@@ -315,10 +316,11 @@ func tidy(part string) string {
 	return part
 }
 
-// paired is a rule before and after the change, by its places in the two lists; -1: it is not there.
+// paired contains the indices of one rule before and after the change; -1: the rule is missing.
 type paired struct{ old, new int }
 
-// pairRules matches the rules of two lists: by name and match, then those that are left by match, then by name.
+// pairRules pairs the rules of two lists: first by name and match, then the remaining ones by match, then by name. The
+// pairs are sorted by their new index; rules that are gone are last.
 func pairRules(old, new []rule) []paired {
 	all := make([]paired, 0, len(new))
 	oldLeft, newLeft := indices(len(old)), indices(len(new))

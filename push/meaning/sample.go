@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/push/walk"
 )
 
-// samples returns requests of a host, as headers, for which a match holds. The result is empty if none was found: a
-// match on the metadata of a token, or an expression without a simple example.
+// samples returns requests to a host that a match accepts, as maps of headers. The result is empty if no such request
+// was found: the match is on the metadata of a token, or an expression has no simple example.
 func samples(m *routev3.RouteMatch, host string) (all []map[string]string) {
 	headers := map[string]string{":authority": host, ":method": "GET", ":scheme": "http"}
 	for _, h := range m.GetHeaders() {
@@ -46,7 +46,7 @@ func samples(m *routev3.RouteMatch, host string) (all []map[string]string) {
 	return all
 }
 
-// samplePaths returns paths that a match may hold for.
+// samplePaths returns paths that a match may accept.
 func samplePaths(m *routev3.RouteMatch) []string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -61,7 +61,7 @@ func samplePaths(m *routev3.RouteMatch) []string {
 	return nil
 }
 
-// sampleOf returns a value that a matcher may hold for.
+// sampleOf returns a value that a matcher may accept.
 func sampleOf(m *matcherv3.StringMatcher) string {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
@@ -78,7 +78,7 @@ func sampleOf(m *matcherv3.StringMatcher) string {
 	return ""
 }
 
-// maxExample is the longest example of an expression, in bytes.
+// maxExample is the length after which an example of an expression gets no further parts, in bytes.
 const maxExample = 1000
 
 // example returns a short text that a regular expression may match.
@@ -122,8 +122,8 @@ func writeExample(b *strings.Builder, re *syntax.Regexp) {
 	}
 }
 
-// preferred returns a letter or a digit of a class of characters, or else its first character. A class is given as
-// pairs of bounds.
+// preferred returns a letter or a digit of a class of characters, else its first character. A class consists of pairs
+// of bounds.
 func preferred(class []rune) rune {
 	for _, want := range "xa0A" {
 		for i := 0; i+1 < len(class); i += 2 {
@@ -135,7 +135,7 @@ func preferred(class []rune) rune {
 	return class[0]
 }
 
-// first returns the first rule that matches a request; -1: none does.
+// first returns the index of the first route that matches a request; -1 if no route matches.
 func first(vh *routev3.VirtualHost, headers map[string]string) int {
 	for i, r := range vh.GetRoutes() {
 		if walk.Matches(r.GetMatch(), headers) {

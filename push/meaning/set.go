@@ -10,18 +10,19 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxDecoded is the maximum size of the resources that a Decoder remembers, in encoded bytes.
+// maxDecoded is the size of stored resources, in encoded bytes, above which a Decoder drops all stored messages.
 const maxDecoded = 64 << 20
 
-// Decoder decodes the resources of planned sets. Each resource is decoded once, however many views have it. The zero
-// Decoder is ready. It is not safe for concurrent use.
+// Decoder decodes the resources of planned sets. It stores the messages, so that a resource of many views is decoded
+// once. When their size exceeds maxDecoded, it drops all stored messages. The zero Decoder is ready. It is not safe for
+// concurrent use, nor are its Sets.
 type Decoder struct {
 	known map[*xds.Resource]proto.Message
 	bytes int
 }
 
-// decode decodes a resource without its confidential parts; nil for nil. The error is a body that does not decode,
-// which is a fault of the builders.
+// decode decodes a resource without its confidential parts; nil for nil. The error means that the body cannot be
+// decoded, which is a fault of the builders.
 func (d *Decoder) decode(r *xds.Resource) (proto.Message, error) {
 	if r == nil {
 		return nil, nil
@@ -40,24 +41,24 @@ func (d *Decoder) decode(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// Message decodes a resource without its confidential parts. It returns nil for nil, and for a resource that does not
-// decode, which is a fault of the builders.
+// Message decodes a resource without its confidential parts. It returns nil for nil, and for a resource that cannot be
+// decoded, which is a fault of the builders. The result may be shared, and is read-only.
 func (d *Decoder) Message(r *xds.Resource) proto.Message {
 	m, _ := d.decode(r)
 	return m
 }
 
-// Set returns the set that decodes the resources of a planned set when they are looked up; nil is the empty set.
-// Resources that do not decode count as absent.
+// Set returns a Set that decodes the resources of a planned set on demand. nil is the empty set. Resources that cannot
+// be decoded are absent.
 func (d *Decoder) Set(s *manifest.Set) Set { return planned{d, s} }
 
-// planned decodes the resources of a planned set when they are looked up. Resources that do not decode count as absent.
+// planned implements Set: it decodes the resources of a planned set on demand.
 type planned struct {
 	*Decoder
 	set *manifest.Set
 }
 
-// Message decodes a resource.
+// Message implements Set.
 func (p planned) Message(t xds.Type, name string) proto.Message {
 	if p.set == nil {
 		return nil
@@ -65,7 +66,7 @@ func (p planned) Message(t xds.Type, name string) proto.Message {
 	return p.Decoder.Message(p.set.Types[t].Get(name))
 }
 
-// All decodes the resources of a type, in the order of their names.
+// All implements Set. The resources are sorted by name.
 func (p planned) All(t xds.Type) iter.Seq[proto.Message] {
 	return func(yield func(proto.Message) bool) {
 		if p.set == nil {
@@ -79,8 +80,8 @@ func (p planned) All(t xds.Type) iter.Seq[proto.Message] {
 	}
 }
 
-// Between returns the view that two planned sets make, without its label and its inputs; nil is the empty set. The
-// error names a resource that differs and does not decode, which is a fault of the builders.
+// Between returns the View of two planned sets, with Pairs, Before and After only. nil is the empty set. The error
+// names a resource that differs and cannot be decoded, which is a fault of the builders; the View is incomplete then.
 func (d *Decoder) Between(before, after *manifest.Set) (View, error) {
 	v := View{Before: d.Set(before), After: d.Set(after)}
 	for t := range xds.NumTypes {

@@ -33,13 +33,13 @@ func limit(text string, most int) string {
 	return string([]rune(text)[:most-3]) + "..."
 }
 
-// domain is the end of the hosts of Kubernetes services, which names of facts leave out.
+// domain is the end of the host names of Kubernetes services. Facts omit it.
 const domain = ".svc.cluster.local"
 
 // short returns a name without the domain of Kubernetes services.
 func short(name string) string { return strings.ReplaceAll(name, domain, "") }
 
-// shortFilter returns the name of a filter without the parts that all filters of a kind have in common.
+// shortFilter returns the name of a filter without the prefix of its kind, such as "envoy.filters.http.".
 func shortFilter(name string) string {
 	for _, kind := range []string{"envoy.filters.http.", "envoy.filters.network.", "envoy.filters.listener."} {
 		if rest, is := strings.CutPrefix(name, kind); is {
@@ -49,7 +49,7 @@ func shortFilter(name string) string {
 	return name
 }
 
-// shortCluster returns a cluster as host:port|subset; names of another form as they are.
+// shortCluster returns the name of a cluster as host:port|subset. It returns names of another form unchanged.
 func shortCluster(name string) string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	switch {
@@ -76,7 +76,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// list joins names, the first few of them.
+// list joins names with commas. Of more than six names, it joins five and counts the rest.
 func list(names []string) string {
 	const most = 5
 	if rest := len(names) - most; rest > 1 {
@@ -85,10 +85,10 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// change collects the parts of one fact.
+// change collects the differences that one fact reports.
 type change []string
 
-// compare adds "name old -> new" if two texts differ. An empty text means none.
+// compare adds "name old -> new" if two texts differ. An empty text is written as "none".
 func (c *change) compare(name, old, new string) {
 	if old == new {
 		return
@@ -99,10 +99,10 @@ func (c *change) compare(name, old, new string) {
 	*c = append(*c, name+orNone(old)+" -> "+orNone(new))
 }
 
-// others adds the differences of two messages that the model does not have.
+// others adds the differences of two messages outside of the model.
 func (c *change) others(old, new proto.Message) { *c = append(*c, differences(old, new)...) }
 
-// String joins the parts, at most maxParts of them.
+// String joins the first maxParts differences, and counts the others.
 func (c change) String() string {
 	if rest := len(c) - maxParts; rest > 0 {
 		return strings.Join(c[:maxParts], "; ") + fmt.Sprintf("; and %s more", plural(rest, "difference"))
@@ -110,7 +110,7 @@ func (c change) String() string {
 	return strings.Join(c, "; ")
 }
 
-// orNone returns a text, or "none".
+// orNone returns a text; "none" for an empty text.
 func orNone(text string) string {
 	if text == "" {
 		return "none"
@@ -118,11 +118,12 @@ func orNone(text string) string {
 	return text
 }
 
-// brief returns a message as a short text, as Brief does with maxValue.
+// brief is Brief with maxValue runes.
 func brief(m proto.Message) string { return Brief(m, maxValue) }
 
-// Brief returns a message as a text of at most so many runes: durations, numbers and percentages as people write them,
-// others as JSON on one line.
+// Brief returns a message, which is not nil, as a short text. Durations, numbers, booleans and percentages are written
+// as people write them. Other messages are JSON on one line, cut to most runes with "..." at the end; most is at least
+// 3. A message with a type that this build does not know becomes the name of its type.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:

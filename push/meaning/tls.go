@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Modes of TLS, in the words of DestinationRules and of Gateways.
+// TLS modes, in the words of DestinationRules and of Gateways.
 const (
 	plainText   = "plain text"
 	meshMutual  = "ISTIO_MUTUAL"
@@ -32,13 +32,13 @@ const (
 type tls struct {
 	mode         string
 	sni          string   // of a client
-	alpn         string   // of a client, in the metadata of its cluster
-	names        string   // that the peer may have
-	certificates string   // its own
-	authorities  string   // of peers
+	alpn         string   // of a client, from the metadata of its cluster
+	names        string   // names that the peer's certificate may have
+	certificates string   // own certificates
+	authorities  string   // authorities that sign the certificates of peers
 	secrets      []string // all secrets that Envoy requests by name
 	socket       string   // name of the transport socket
-	// rest has the parts outside of the model.
+	// rest contains the fields outside of the model.
 	rest proto.Message
 }
 
@@ -48,7 +48,8 @@ func (t tls) encrypted() bool {
 	return mode != plainText && mode != automatic
 }
 
-// compare adds the differences to a change. Those of different modes follow from the modes.
+// compare adds the differences to a change. If the modes differ, it adds only the modes, because other differences
+// follow from the modes.
 func (t tls) compare(c *change, to tls) {
 	if t.mode != to.mode {
 		c.compare("TLS", t.mode, to.mode)
@@ -86,7 +87,8 @@ func clusterTLS(c *clusterv3.Cluster) tls {
 	return t
 }
 
-// withoutNames returns the sockets of a cluster without the parts that the model of the first has.
+// withoutNames returns the transport sockets of a cluster. In the first encrypted socket, it clears the fields that the
+// model has.
 func withoutNames(c *clusterv3.Cluster) *clusterv3.Cluster {
 	out, done := &clusterv3.Cluster{TransportSocket: c.GetTransportSocket()}, false
 	for _, m := range c.GetTransportSocketMatches() {
@@ -143,7 +145,7 @@ func configTLS(socket *corev3.TransportSocket) tls {
 	return tls{mode: string(m.ProtoReflect().Descriptor().Name()), rest: m}
 }
 
-// orEmpty returns a message, or an empty one for nil.
+// orEmpty returns a message; an empty message for nil.
 func orEmpty(m proto.Message) proto.Message {
 	if m == nil {
 		return &rawbufferv3.RawBuffer{}
@@ -151,7 +153,7 @@ func orEmpty(m proto.Message) proto.Message {
 	return m
 }
 
-// downstreamTLS returns the TLS of a server, and clears the parts of the context that the model has.
+// downstreamTLS returns the TLS of a server, and clears the fields of the context that the model has.
 func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	t := commonTLS(m.GetCommonTlsContext())
 	if t.mode != meshMutual && m.GetRequireClientCertificate().GetValue() {
@@ -163,7 +165,7 @@ func downstreamTLS(m *tlsv3.DownstreamTlsContext) tls {
 	return t
 }
 
-// commonTLS returns the parts that clients and servers have in common, and clears them in the context.
+// commonTLS returns the settings that clients and servers have in common, and clears them in the context.
 func commonTLS(c *tlsv3.CommonTlsContext) tls {
 	t := tls{mode: simple}
 	var own []string
@@ -203,7 +205,7 @@ func commonTLS(c *tlsv3.CommonTlsContext) tls {
 		names = append(names, matcherText(n))
 	}
 	slices.Sort(names)
-	if t.names = list(names); len(names) > 5 { // the list is cut, so the rest decides about the others
+	if t.names = list(names); len(names) > 5 { // the text is cut, so rest keeps all names
 		return t
 	}
 	if v != nil {

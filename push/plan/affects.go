@@ -12,27 +12,27 @@ import (
 )
 
 // affected lists the units that have to be planned again because of a change. A unit is a part of the plan: a view, a
-// workload, a host, a Secret.
+// workload, a host, a Secret. Unless a comment says otherwise, a set contains the marked units themselves.
 type affected struct {
-	everything bool
+	everything bool               // all units
 	views      map[string]bool    // namespaces whose proxies' views may have changed; "*" for all
-	readers    map[model.Key]bool // Sidecars, EnvoyFilters, extensions: the scopes and workloads that name them
-	services   map[model.Key]bool // the workloads that these services select
+	readers    map[model.Key]bool // records: the scopes and workloads whose view names them
+	services   map[model.Key]bool // services: the workloads that they select
 	ports      map[string]bool    // hosts: the workloads whose port numbers come from their endpoints
 	served     map[string]bool    // hosts of services: the workloads whose CUSTOM policies name a provider there
 	hosts      map[string]input.Types
 	patterns   map[string]input.Types // wildcards: the hosts that they cover
 	members    map[string]input.Types // hosts: only the parts that depend on their endpoints
 	addresses  map[string]bool        // hosts with gateways among their endpoints: all hosts with endpoints at these addresses
-	secrets    map[model.Key]bool
-	referred   map[string]bool // names of Secrets, in any namespace, whose references changed
-	labelled   map[string]bool // namespaces in which configured labels of workloads changed
-	routers    bool            // the views of all routers
-	pods       map[pod]bool    // Pods: the proxies whose credential is bound to them
-	allPods    bool            // the proxies whose credential is bound to any Pod
-	granted    map[string]bool // namespaces in which the right to list Secrets may have changed; "" for all
-	reporting  map[string]bool // namespaces whose proxies' telemetry may have changed; "*" for all
-	pulls      []mirror.Edit   // VirtualServices: their destinations, in scopes whose Sidecar imports their hosts
+	secrets    map[model.Key]bool     // Secrets: their resources
+	referred   map[string]bool        // names of Secrets, in any namespace, whose references changed
+	labelled   map[string]bool        // namespaces in which configured labels of workloads changed
+	routers    bool                   // the views of all routers
+	pods       map[pod]bool           // Pods: the proxies whose credential is bound to them
+	allPods    bool                   // the proxies whose credential is bound to any Pod
+	granted    map[string]bool        // namespaces in which the right to list Secrets may have changed; "" for all
+	reporting  map[string]bool        // namespaces whose proxies' telemetry may have changed; "*" for all
+	pulls      []mirror.Edit          // VirtualServices: their destinations, in scopes whose Sidecar imports their hosts
 }
 
 // newAffected returns an empty set of affected units.
@@ -44,20 +44,20 @@ func newAffected() *affected {
 		reporting: map[string]bool{}}
 }
 
-// effect is one cell of the table of effects: it marks the units that an edit of a record touches.
+// effect is one cell of the table of effects: a function that marks the units that an edit of a record touches.
 type effect struct {
-	name  string
+	name  string      // for tests and messages
 	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
 	slow  []slowReason // the cases that the fast path cannot plan; nil: it can plan none of the cell (fast_path.go)
 }
 
-// change is a step while its affected units are collected.
+// change is the affected units of one step, while they are collected.
 type change struct {
 	*affected
 	in  *input.Input // of the new snapshot
 	was string       // the root namespace before the step
-	// relabelled has the records whose edits change the set of labels and other properties of proxies that rules read.
+	// relabelled has the records whose edits change the set of labels, places or networks of proxies that rules read.
 	relabelled map[model.Key]bool
 }
 
@@ -324,7 +324,8 @@ func namedMembers(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// ownAddresses marks the hosts that have endpoints at addresses of gateways' Pods which the record contains.
+// ownAddresses marks the record's hosts, whose endpoints may be gateways' own Pods: hosts with endpoints at the same
+// addresses depend on them.
 func ownAddresses(c *change, _ input.Types, e mirror.Edit) {
 	for h := range hostsOf(e) {
 		c.addresses[h] = true

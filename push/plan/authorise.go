@@ -19,8 +19,8 @@ const (
 // errNoAuthoriser is the reason why no private keys are sent without an Authoriser.
 var errNoAuthoriser = errors.New("this process has no authoriser")
 
-// authorise plans with the known rights of identities, and opens the private keys that are needed for that. It queries
-// the authoriser, outside of the loop, for rights that are unknown or were queried too long ago.
+// authorise plans with the known rights of identities (to private keys), and opens the private keys that are needed
+// then. For rights that are unknown or outdated it queries the authoriser, outside of the loop.
 func (l *Loop) authorise(now time.Time) {
 	if l.planner == nil { // after restore has failed
 		return

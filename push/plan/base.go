@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Base is an independent copy of a plan, for the caller's goroutine. Changes of the copy do not affect the live plan.
+// Base is an independent copy of a plan, for use by one goroutine. Changes of the copy do not affect the live plan.
 type Base struct {
 	Planner  *Planner          // at the newest resolved snapshot
 	Resolver *resolve.Resolver // at the newest snapshot of the source
@@ -22,9 +22,9 @@ type Base struct {
 var errUnresolved = errors.New("the newest snapshot cannot be resolved; the server's log says why")
 
 // Base returns a copy of the plan at the newest snapshot. Edits that still wait to be planned are planned in the copy.
-// The loop's goroutine copies what it changes in place, and the caller's goroutine completes the copy. The error is
-// ErrNotReady without a snapshot, the context's error, an error after a panic, or an error because the loop has ended.
-// The caller drops the Base after an error.
+// The loop's goroutine copies the parts that change in place, and the caller's goroutine completes the copy. The error
+// is ErrNotReady without a snapshot, the context's error, an error after a panic, or an error because the loop has
+// ended. After an error the Base must not be used.
 func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	var f *frozen
 	var waiting mirror.Change
@@ -48,8 +48,8 @@ func (l *Loop) Base(ctx context.Context) (b *Base, err error) {
 	return b, b.plan(ctx, waiting, nil)
 }
 
-// Afford returns nil if a copy of the plan has room for a change by Config.Room. Otherwise the error is ErrNoRoom, the
-// context's error, an error after a panic, or an error because the loop has ended.
+// Afford returns nil if a copy of the plan has memory for a change, as bounded by Config.Room. Otherwise the error is
+// ErrNoRoom, the context's error, an error after a panic, or an error because the loop has ended.
 func (l *Loop) Afford(ctx context.Context, c mirror.Change) error {
 	return l.run(ctx, func() (err error) {
 		l.unchanged = true
@@ -74,8 +74,8 @@ func (l *Loop) freeze() (b *Base, f *frozen, waiting mirror.Change, err error) {
 }
 
 // Apply plans a change in the copy. c.Old must be the snapshot that Resolver.Source returns. The result is the list of
-// proxies whose sets changed, in no order. The error is the context's, or that of a panic. The caller drops the Base
-// after an error.
+// proxies whose sets changed, in no order. The error is the context's, or that of a panic. After an error the Base must
+// not be used.
 func (b *Base) Apply(ctx context.Context, c mirror.Change) (moved []Moved, err error) {
 	err = b.guarded(func() { c = b.Resolver.Step(c) })
 	if err != nil {

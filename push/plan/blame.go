@@ -21,7 +21,8 @@ import (
 // A record is blamed if it belongs to the proxy's own namespace. A record of another namespace is blamed if planning a
 // plain proxy of the same namespace panics too. The plain proxy has only the labels that the record selects.
 
-// blame is one result of the search: an edit that is not planned, with the version that is planned in its place.
+// blame is one result of the search: an edit that is not planned, with the version of the record that is planned in its
+// place.
 type blame struct {
 	key    model.Key
 	bad    model.Hash   // of the version that is not planned; zero if the edit deletes the record

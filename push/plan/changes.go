@@ -15,7 +15,8 @@ type resolver interface {
 	Problems() []model.Problem
 }
 
-// applyNewest gets the newest change from the source and queues its edits. The result is false without a change.
+// applyNewest receives the newest change from the source, if there is one, and queues its edits. It returns false if
+// there is no change.
 func (l *Loop) applyNewest(box *loop.Box[mirror.Change]) bool {
 	c, ok := box.Take()
 	if !ok {

@@ -91,7 +91,7 @@ func (s *scope) clone(in *input.Input, key view.Scope, d *affected, pause func()
 	return next
 }
 
-// fork returns a copy without variants. From now on neither of the two changes shared values in place.
+// fork returns a copy without variants. After fork, neither of the two changes shared values in place.
 func (s *scope) fork(key view.Scope) *scope {
 	next := *s
 	next.key, next.index, next.step = key, nil, newStep()

@@ -1,20 +1,25 @@
-// Package plan decides the resources of every view, and keeps the decisions up to date as snapshots change. It contains
-// the Planner, the table of effects, the loop, and Fresh, which plans a snapshot from scratch for comparison in tests.
+// Package plan decides the resources of every view, and keeps the decisions up to date as snapshots change. A view has
+// all facts that decide the configuration of a proxy; proxies with equal views have equal configuration. The package
+// contains the Planner, the table of effects, the loop, and Fresh, which plans a snapshot from scratch for comparison
+// in tests.
 //
 // # Data structures
 //
 // A view has layers that proxies share. Each layer is planned by packages below this one. The outbound side is a scope:
-// plan/host plans its hosts, and a front (plan/front) its listeners and route configurations. plan/inbound plans the
-// inbound side, and plan/secret the Secrets. All read one plan/input.Input, and fill a plan/layer.Layer.
+// plan/host plans its hosts, and a front (plan/front) its listeners and route configurations. A variant has the
+// resources of a scope that differ for proxies with certain inputs (labels, locality, network). plan/inbound plans the
+// inbound side, which is called the workload, and plan/secret the Secrets. An overlay has the resources that depend on
+// the addresses or the identity of single proxies. All read one plan/input.Input, and fill a plan/layer.Layer. A Spec
+// is the input of the builder of one resource. The set of a view is the list of its resources.
 //
 // # One change
 //
 // Loop receives a change from the mirror, resolves it (push/resolve), and passes edits that only touch assignments to
 // PlanEndpoints (the fast path, fast_path.go). The other edits wait a moment for further ones (debounce) and go through
 // Begin, Step and End. The table of effects (affects.go) maps edits to affected units: hosts, views, workloads. Scopes
-// plan their affected units again (scope.run); a large change is planned in pieces and on shadows (stepwise.go,
-// replan.go). The pool returns the same resource for an equal Spec, equal resources leave their manifest unchanged, and
-// only views with a different manifest are published.
+// plan their affected units again (scope.run); a large change is planned in pieces and on shadows, which are
+// unpublished copies of scopes (stepwise.go, replan.go). The pool returns the same resource for an equal Spec, equal
+// resources leave their manifest unchanged, and only views with a different manifest are published.
 //
 // # One join
 //
@@ -47,18 +52,18 @@
 // # Panics
 //
 // A planner that panicked is replaced by a new one, which plans all views from scratch at the newest snapshot
-// (rescue.go). If a view panics again, blame.go applies the edits one by one, in the order of keys, and finds the first
-// edit after which the view panics. That edit is excluded: the loop then plans from its own copies of the mirror's
-// snapshots, without the excluded edits. A join that panics leaves the planner unchanged.
+// (rescue.go). If a view panics again, blame.go applies the edits in the order of keys, and finds by bisection the
+// first edit after which the view panics. That edit is excluded: the loop then plans from its own copies of the
+// mirror's snapshots, without the excluded edits. A join that panics leaves the planner unchanged.
 //
 // # Forks
 //
 // Planner.Fork returns an independent planner with the same plan, for another goroutine (fork.go). Previews of changes
 // are planned on forks (push/preview). A fork shares the hosts, entries, route configurations and manifests of the
 // planner, as scopes share them among each other. A shared value is copied before it is changed. The only shared values
-// that change in place are the versions of a host in variations (host.versions), which have a mutex. Loop.Base takes
-// the fork between two plans, in one piece of some 2 ms for 20,000 proxies in 50 scopes. The rest is for the caller's
-// goroutine.
+// that change in place are the versions of a host in variations (host.versions), which have a mutex. Loop.Base copies
+// the parts that change in place between two plans, in one piece of some 2 ms for 20,000 proxies in 50 scopes. The rest
+// runs in the caller's goroutine.
 //
 // # Memory of a replica
 //

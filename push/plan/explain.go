@@ -9,11 +9,11 @@ import (
 // TrafficSource names the objects that define a part of a listener's traffic. Explain returns values of this type.
 type TrafficSource = front.TrafficSource
 
-// Explain returns the Specs from which a resource of a proxy is built. They name the objects that decided the resource.
-// The first element is the resource's own Spec. After the Spec of a route configuration follow the Specs of its virtual
-// hosts, in their order. After the Spec of a listener of a sidecar follow the TrafficSources of all traffic that is not
-// plain HTTP. After the Spec of a listener of a gateway follow values of type gateway.Chain, one for each filter chain.
-// The result is nil if the proxy has no such resource.
+// Explain returns the Specs from which a resource of a joined proxy is built. They name the objects that decided the
+// resource. The first element is the resource's own Spec. After the Spec of a route configuration follow the Specs of
+// its virtual hosts, in their order. After the Spec of a listener of a sidecar follow the TrafficSources of all traffic
+// that is not plain HTTP. After the Spec of a listener of a gateway follow values of type gateway.Chain, one for each
+// filter chain. The Specs are shared and must not be changed. The result is nil if the proxy has no such resource.
 func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	pl := h.planned.Load()
 	of := xds.Ref{Type: t, Name: name}

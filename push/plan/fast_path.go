@@ -60,11 +60,11 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 	return len(row) > 0, again || row == nil
 }
 
-// PlanEndpoints is the fast path. It plans the endpoint assignments of hosts that the edits of c touch. It uses the
-// services and rules of the last plan, and plans no other resources.
+// PlanEndpoints is the fast path: it plans the endpoint assignments of hosts that the edits of c touch. It uses the
+// services and rules of the last plan, and plans no other resources. It may be called while a change is being planned.
 //
 // moved lists the proxies whose sets changed. rest lists the edits that the caller has to plan with Begin too, by the
-// table of effects. pending is true if edits outside of c still wait. If no edit waits, rest is empty and no change is
+// table of effects. pending states that edits outside of c still wait. If no edit waits, rest is empty and no change is
 // being planned, then the plan is complete at the revision of c.New. PlanEndpoints panics on a fork.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	p.must("PlanEndpoints", !p.forked, "of a fork")

@@ -147,8 +147,8 @@ func (p *Planner) restoreView(v frozenView) {
 	}
 }
 
-// Handles returns the joined proxies, each with its present set. The caller owns the map. Later changes replace the
-// sets of the handles, and leave the sets in the map as they are.
+// Handles returns the joined proxies, each with its present set. The caller owns the map. Later plans replace the sets
+// of the handles; the sets in the map stay as they are.
 func (p *Planner) Handles() map[*Handle]*manifest.Set {
 	all := make(map[*Handle]*manifest.Set, len(p.handles))
 	for h := range p.handles {

@@ -11,7 +11,8 @@ import (
 )
 
 // Fresh plans a view from scratch and returns its set. The snapshot must be resolved (push/resolve). cluster is the
-// name of the config cluster. The set has no Secrets that proxies subscribe to, and no name table.
+// name of the config cluster. The set has no Secrets that proxies subscribe to, and no name table. Safe for concurrent
+// use.
 func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
@@ -37,7 +38,7 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 }
 
 // Check plans a joined proxy's view from scratch and compares the result with the proxy's set. It returns the types and
-// names of the resources that differ, or nil if the sets are equal.
+// names of the resources that differ, for messages, or nil if the sets are equal.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()

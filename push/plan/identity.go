@@ -62,8 +62,8 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 
 // SubscribeSecrets changes the names of Secrets that a joined proxy subscribes to: it adds and drops the given names.
 // It returns the proxies whose sets changed. A name that the proxy may not have is treated as a missing Secret. For a
-// handle that has not joined, or that may have no Secrets, it does nothing. Private keys that the new names need are in
-// Sealed afterwards.
+// handle that has not joined, or that may have no Secrets, it does nothing. Sealed afterwards returns the records whose
+// private keys the added names need. It panics while a change is being planned.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
 	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
@@ -76,7 +76,8 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 }
 
 // Authorised sets the right of a service account to private keys, and plans the Secrets of its proxies with it. It
-// returns the proxies whose sets changed. If the right is unknown (Known is false), nothing changes.
+// returns the proxies whose sets changed. If the right is unknown (Known is false), nothing changes. It panics while a
+// change is being planned.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
 	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
@@ -86,11 +87,11 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 }
 
 // Sealed returns the records whose private keys are needed and not opened yet. The caller opens the keys and passes
-// them to Opened. Later calls do not return the same records again.
+// them to Opened. A record is returned once.
 func (p *Planner) Sealed() []*model.Secret { return p.secrets.Sealed() }
 
 // Opened plans the Secrets of a record with its opened private key, and returns the proxies whose sets changed. A key
-// that is not needed any more is dropped.
+// that is not needed any more is dropped. It panics while a change is being planned.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
 	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {
@@ -107,7 +108,7 @@ func (p *Planner) inherit(old *Planner) {
 	}
 }
 
-// refused reports why a proxy may never have a Secret of this name; see secret.Refused.
+// refused returns why a proxy may never have a Secret of this name (secret.Refused). Both results are empty if it may.
 func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	var subs *secret.Subscriptions
 	if id := h.planned.Load().identity; id != nil {
@@ -116,7 +117,7 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	return secret.Refused(h.Node, subs, resource)
 }
 
-// missing reports why a proxy is not sent a Secret that it subscribes to. Both results are empty if the Secret is sent,
+// missing returns why a proxy is not sent a Secret that it subscribes to. Both results are empty if the Secret is sent,
 // or if it is pending.
 func (p *Planner) missing(h *Handle, resource string) (cause, why string) {
 	if cause, why := p.refused(h, resource); cause != "" {

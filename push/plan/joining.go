@@ -17,9 +17,9 @@ type Joining struct {
 	waits   bool              // the last Step waited for another join
 }
 
-// BeginJoin starts the join of a proxy. The caller calls Step until it returns false, and then End. It may call Drop at
-// any time instead. Between two Steps other changes and joins may be planned. BeginJoin panics while a change is being
-// planned.
+// BeginJoin starts the join of a proxy whose layers are planned in pieces. The caller calls Step until it returns
+// false, and then End, or Drop at any time instead. Between two Steps other changes and joins may be planned. BeginJoin
+// panics while a change is being planned.
 func (p *Planner) BeginJoin(n view.Node) *Joining {
 	p.idle("BeginJoin")
 	j := &Joining{p: p, node: n}
@@ -27,9 +27,10 @@ func (p *Planner) BeginJoin(n view.Node) *Joining {
 	return j
 }
 
-// Step continues the work until it is complete, or until over returns true. over is called after every piece. The
-// result is false once the work is complete; the caller then calls End before the planner plans anything else. Step
-// panics while a change is being planned.
+// Step continues the join until it is complete, or until over returns true. over is called after every piece. The
+// result is false once the join is complete; the caller then calls End before the planner plans anything else. If
+// another join plans a scope from which this one can be cloned, Step returns true without any work. Step panics while a
+// change is being planned.
 func (j *Joining) Step(over func() bool) (more bool) {
 	p := j.p
 	p.idle("Step of a join")
@@ -177,7 +178,7 @@ func (j *Joining) End() *Handle {
 	return p.Join(j.node)
 }
 
-// Drop ends a join without completing it.
+// Drop ends a join without completing it. Repeated calls do nothing.
 func (j *Joining) Drop() {
 	delete(j.p.joining, j)
 	j.drop()

@@ -36,7 +36,8 @@ type Source interface {
 	Subscribe() (box *loop.Box[mirror.Change], stop func())
 }
 
-// Config configures a Loop. Zero durations mean the defaults.
+// Config configures a Loop. Zero durations mean the defaults. Functions that run in the loop's goroutine must not call
+// methods of the Loop that wait for it.
 type Config struct {
 	Source  Source     // required
 	Pool    *pool.Pool // of the built resources; if nil, the loop has a pool of its own
@@ -48,24 +49,26 @@ type Config struct {
 	Access     access.Settings
 	Logger     *slog.Logger // if nil, slog.Default
 	// DebounceAfter is PILOT_DEBOUNCE_AFTER (default: 100 ms), and DebounceMax is PILOT_DEBOUNCE_MAX (default: 10 s).
-	// Edits of configuration are planned after DebounceAfter without further edits, and at the latest after DebounceMax.
+	// Edits of configuration are planned at most DebounceAfter after the last one, and at most DebounceMax after the
+	// first one that waits. If plans last long, edits wait up to 2 s after the last plan instead.
 	DebounceAfter, DebounceMax time.Duration
 	// Coalesce is the minimum time between two plans of the fast path (default: 10 ms).
 	Coalesce time.Duration
-	// DebounceEndpoints is true for PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like edits of configuration.
+	// DebounceEndpoints is true for PILOT_ENABLE_EDS_DEBOUNCE=true: edits of endpoints wait like edits of
+	// configuration.
 	DebounceEndpoints bool
-	// Planned is called after every plan. began is the time when the plan began, edits the number of its edits, and moved
-	// the number of proxies whose configuration changed. It runs in the loop's goroutine, so it must not block
+	// Planned is called after every plan. began is the time when the plan began, edits the number of its edits, and
+	// moved the number of proxies whose configuration changed. It runs in the loop's goroutine, so it must not block
 	// (store/watchdog). It may be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
 	// Publishing is called after every plan, before the streams of the changed sets are notified and before Planned. It
 	// runs in the loop's goroutine, so it must not block. It may be nil.
 	Publishing func(Publication)
-	// Linger is the time for which the view of a departed proxy is kept up to date (default: 10 s; negative: no time). If
-	// all proxies of a scope reconnect within it, the scope need not be planned again.
+	// Linger is the time for which the view of a departed proxy is kept up to date (default: 10 s; negative: no time).
+	// If all proxies of a scope reconnect within it, the scope need not be planned again.
 	Linger time.Duration
-	// CheckEvery is the interval at which one random view is planned from scratch and compared with the plan; 0 disables
-	// the comparison.
+	// CheckEvery is the interval at which one random view is planned from scratch and compared with the plan; 0
+	// disables the comparison.
 	CheckEvery time.Duration
 	Crashes    *crash.Log // records panics; if nil, a log of the loop's own that writes to Logger
 	// Room is the maximum weight of all planned configuration in KiB (store/weight); 0 means no limit.
@@ -73,7 +76,7 @@ type Config struct {
 }
 
 // Loop is the goroutine that owns a Planner. It receives changes and proxies, and notifies streams of changed sets. Its
-// methods may be called by any goroutine, and wait for the loop's goroutine unless they say otherwise.
+// methods may be called by any goroutine. They wait for the loop's goroutine unless they say otherwise.
 type Loop struct {
 	cfg          Config
 	log          *slog.Logger
@@ -358,7 +361,7 @@ func (l *Loop) Notified() int64 { return l.notified.Load() }
 // Problems returns the problems of Planner.Problems, of resolving, and of records that are left out for lack of memory.
 // Builders run in the caller's goroutine, so the loop continues meanwhile. The list is cached until the plan changes,
 // and the caller must not change it. If the plan has changed, a caller may wait for three times the duration of the
-// last computation before the list is computed again.
+// last computation before the list is computed again. Without a snapshot the list is empty.
 func (l *Loop) Problems() []Problem {
 	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
 		var q problemSources
@@ -388,7 +391,7 @@ func (l *Loop) Stats() (st Stats) {
 }
 
 // Explain returns the proxy's present set, and the result of Planner.Explain for a resource of this set. Both are nil
-// without a plan and after the loop's end.
+// after a panic and after the loop's end.
 func (l *Loop) Explain(p *Proxy, t xds.Type, name string) (set *manifest.Set, specs []any) {
 	l.inspect(func() { set, specs = p.Set(), l.planner.Explain(p.Handle, t, name) })
 	return set, specs

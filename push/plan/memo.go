@@ -18,8 +18,9 @@ type memo[T any] struct {
 	notBefore time.Time // earliest time of the next computation
 }
 
-// get returns the cached answer if it is about the given edition of the plan or a newer one. Otherwise it calls find,
-// which computes an answer and returns its edition.
+// get returns the cached answer if it is about the given edition of the plan or a newer one. Otherwise it waits for the
+// pause, and calls find, which computes an answer and returns the answer's edition. Concurrent callers wait for one
+// computation.
 func (m *memo[T]) get(edition int64, find func() (T, int64)) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,8 +23,9 @@ func (s *scope) planNames() {
 	}
 }
 
-// AskNames records that a joined proxy requests the name table. From now on the scope of the proxy has a name table for
-// the proxy's network. It returns the proxies whose sets changed.
+// AskNames records that a joined proxy requests the name table of its agent (for DNS). From then on the scope of the
+// proxy has a name table for the proxy's network. It returns the proxies whose sets changed; nil for an unknown handle
+// or a repeated call. It panics while a change is being planned.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Seen is a view with some of its proxies.
+// Seen is a view with some of its proxies, as they were at the call of Planner.Seen.
 type Seen struct {
 	View    view.View
 	Set     *manifest.Set
@@ -21,7 +21,8 @@ type Seen struct {
 	handles []*Handle   // of Nodes
 }
 
-// Origins names the objects that decided what the proxies of a view have, hosts aside.
+// Origins names the objects that decided the resources of the proxies of a view, except those of hosts (HostOrigins).
+// The objects are shared and must not be changed.
 type Origins struct {
 	Snapshot *mirror.Snapshot // at which they are planned
 	// Listeners are the Specs of the listeners that do not belong to hosts, by name, as Explain returns them: those of
@@ -38,7 +39,8 @@ type HostName struct {
 	Ruled bool
 }
 
-// HostOrigins names the objects that decided how the proxies of a view reach a host.
+// HostOrigins names the objects that decided how the proxies of a view reach a host. The objects are shared and must
+// not be changed.
 type HostOrigins struct {
 	Name       string
 	Service    *model.Service           // nil: no service that the proxies see has the host
@@ -46,13 +48,14 @@ type HostOrigins struct {
 	Alias      *model.Service           // the ExternalName Service that makes the host an alias; nil: it is not an alias
 	Clusters   []any                    // the Specs of its clusters
 	Routed     []host.Routed            // its virtual hosts
-	Claims     []host.Claim             // VirtualServices that may decide its routes
-	Connecting []*model.VirtualService  // those with tcp and tls rules, which are merged
-	Passed     []*model.DestinationRule // rules for the host that are not merged into its policy
+	Claims     []host.Claim             // the VirtualServices that may decide its routes
+	Connecting []*model.VirtualService  // the VirtualServices with tcp or tls rules for it, which are merged
+	Passed     []*model.DestinationRule // the rules for the host that are not merged into its policy
 	Rules      []*model.DestinationRule // the merged rules
 }
 
-// Seen returns the views of the selected proxies, sorted by their first node.
+// Seen returns the views of the selected proxies, sorted by the id of their first node. Views without a selected proxy
+// are left out.
 func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	for _, pl := range p.views {
 		s := Seen{View: pl.view, Set: pl.set.Load()}
@@ -74,7 +77,7 @@ func (p *Planner) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	return all
 }
 
-// Seen is Planner.Seen for the proxies of this loop.
+// Seen is Planner.Seen for the proxies of this loop; nil without a plan. selects runs in the loop's goroutine.
 func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -84,7 +87,7 @@ func (l *Loop) Seen(selects func(view.Node, view.View) bool) (all []Seen) {
 	return all
 }
 
-// plannedOf returns a proxy of a view that is still planned, with its plan; nil: all of them have left.
+// plannedOf returns a proxy of s that is still joined, with its view; nil: all of them have left.
 func (p *Planner) plannedOf(s Seen) (*Handle, *planned) {
 	for _, h := range s.handles {
 		if _, is := p.handles[h]; is {
@@ -94,7 +97,7 @@ func (p *Planner) plannedOf(s Seen) (*Handle, *planned) {
 	return nil, nil
 }
 
-// variation returns what differs for the proxies of the view; nil: nothing does.
+// variation returns the view's variation of the scope's hosts; nil: the view has no variant.
 func (pl *planned) variation() *host.Variation {
 	if pl.variant == nil {
 		return nil
@@ -102,7 +105,8 @@ func (pl *planned) variation() *host.Variation {
 	return pl.variant.Variation
 }
 
-// Origins names the objects that decided what the proxies of a view have. The result is false if all of them have left.
+// Origins returns the objects that decided the resources of the proxies of a view. ok is false if all of these proxies
+// have left.
 func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -128,7 +132,7 @@ func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 	return o, true
 }
 
-// Origins is Planner.Origins for proxies of this loop.
+// Origins is Planner.Origins for proxies of this loop. ok is also false without a plan.
 func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	l.inspect(func() {
 		if l.planner != nil {
@@ -138,8 +142,8 @@ func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 	return o, ok
 }
 
-// HostOrigins names the objects that decided how the proxies of a view reach some hosts. Hosts that their scope does
-// not have are left out.
+// HostOrigins returns the objects that decided how the proxies of a view reach some hosts, in the order of names. Hosts
+// that the view's scope does not have are left out. The result is nil if all of these proxies have left.
 func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	h, pl := p.plannedOf(s)
 	if h == nil {
@@ -172,7 +176,7 @@ func (p *Planner) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 // manyHosts is the number of hosts that HostOrigins of a loop reads at once, so that planning waits for a moment only.
 const manyHosts = 64
 
-// HostOrigins is Planner.HostOrigins for proxies of this loop.
+// HostOrigins is Planner.HostOrigins for proxies of this loop. Between groups of names the plan may change.
 func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	for some := range slices.Chunk(names, manyHosts) {
 		l.inspect(func() {
@@ -184,7 +188,8 @@ func (l *Loop) HostOrigins(s Seen, names []string) (all []HostOrigins) {
 	return all
 }
 
-// ServedHosts lists the hosts of all virtual hosts of a view, sorted.
+// ServedHosts returns the hosts of all virtual hosts of a view, sorted; nil if all of the view's proxies in s have
+// left.
 func (p *Planner) ServedHosts(s Seen) (names []string) {
 	h, pl := p.plannedOf(s)
 	if h == nil {

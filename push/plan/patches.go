@@ -149,11 +149,12 @@ func (c *patchCounts) answer(s patchedResources) []PatchCount {
 }
 
 // Patches returns a PatchCount for each patch of each EnvoyFilter, ordered by the key of the EnvoyFilter and the index
-// of the patch. The first call builds all resources that patches may change twice. Later calls build only new Specs.
+// of the patch. The first call builds each resource that patches may change several times. Later calls build only new
+// Specs.
 func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.patchedResources()) }
 
-// Patches returns the result of Planner.Patches. Resources are built in the caller's goroutine, so the loop continues
-// meanwhile. The result is cached until the plan changes, and the caller must not change it.
+// Patches returns the result of Planner.Patches; nil without a plan. Resources are built in the caller's goroutine, so
+// the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it.
 func (l *Loop) Patches() []PatchCount {
 	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
 		var s patchedResources

@@ -28,7 +28,8 @@ func (p *Pending) Len() int {
 	return n
 }
 
-// Add merges further edits. They must be in the order in which they happened, and newer than all earlier edits.
+// Add merges further edits. They must be in the order in which they happened, and newer than all earlier edits. Add
+// does not keep the slice.
 func (p *Pending) Add(edits []mirror.Edit) {
 	if p.edits == nil {
 		p.edits, p.passed = map[model.Key]mirror.Edit{}, map[model.Key][]mirror.Edit{}
@@ -63,7 +64,8 @@ func (p *Pending) pass(key model.Key, r model.Record) {
 	}
 }
 
-// Take returns all edits, ordered by key, and empties p. The key of an Endpoints record may repeat.
+// Take returns all edits, ordered by key, and empties p. For Endpoints several edits may have the same key: from the
+// first version and from versions in between to the last version.
 func (p *Pending) Take() []mirror.Edit {
 	out := p.all()
 	p.edits, p.passed = nil, nil

@@ -108,7 +108,7 @@ func (h *Handle) Set() *manifest.Set { return h.planned.Load().set.Load() }
 // View returns the view of the proxy. Safe for any goroutine.
 func (h *Handle) View() view.View { return h.planned.Load().view }
 
-// ID returns the name of the proxy's scope, which all proxies with the same scope share. Safe for any goroutine.
+// ID returns the text of the proxy's scope, which is equal for all proxies with the same scope. Safe for any goroutine.
 func (h *Handle) ID() string {
 	pl := h.planned.Load()
 	if id := pl.id.Load(); id != nil {

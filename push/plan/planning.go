@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// maxTurn is the maximum time of planning configuration before the fast path gets a turn.
+// maxTurn is the maximum time of planning configuration before the fast path, which plans endpoints, gets a turn.
 const maxTurn = 5 * time.Millisecond
 
 // inProgress is a plan of configuration that takes more than one turn.
@@ -61,8 +61,8 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	return 0
 }
 
-// planEndpoints plans the waiting edits of endpoints on the fast path. It queues the edits that have to be planned on
-// the configuration path too.
+// planEndpoints plans the waiting edits of endpoints on the fast path. If some of them also have to be planned on the
+// configuration path, it queues them there.
 func (l *Loop) planEndpoints(now time.Time) {
 	edits, of := l.endpointEdits.Take(), l.spans[Fast].take()
 	moved, rest := l.planner.PlanEndpoints(mirror.Change{New: l.newest, Edits: edits}, l.pending.Len() > 0)
@@ -79,8 +79,8 @@ func (l *Loop) planEndpoints(now time.Time) {
 	l.planned(Fast, l.newest.Revision(), now, len(edits)-len(rest), len(moved))
 }
 
-// planned reports a finished plan to Config.Planned. The caller has notified the streams of all proxies with changed
-// sets.
+// planned reports a finished plan to Config.Planned. The caller has already notified the streams of all proxies whose
+// sets of resources have changed.
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {

@@ -13,8 +13,9 @@ import (
 )
 
 // A proxy's credential may be bound to a Pod. Then the labels of the Pod in the configuration decide which selectors
-// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). The proxy moves to another view
-// when these labels change, or when selectors begin to read other labels.
+// select the proxy (withPod), and which Secrets the proxy may have (secret.Table.Bind). A view is everything that
+// decides a proxy's configuration. The proxy gets another view when these labels change, or when selectors begin to
+// read other labels.
 
 // pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
@@ -124,7 +125,7 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// rebindOne moves a proxy to the view that it has now. If the view has changed, its subscriptions move too, and the
+// rebindOne moves a proxy to its present view. If the view has changed, its subscriptions move too, and the
 // proxy is added to rebound.
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is a Spec that can list the settings that are left out of its resource.
+// incomplete is implemented by Specs (inputs of one resource) that can list the settings left out of their resource.
 type incomplete interface{ Problems() []error }
 
 // problemSources is an immutable snapshot of the Specs and records that are inspected for problems. Any goroutine may
@@ -56,8 +56,9 @@ func (p *Planner) problemSources() problemSources {
 	return q
 }
 
-// queries returns a query for each planned Spec, with the Spec as key. It also returns a query for each VirtualService
-// and EnvoyFilter of the snapshot, with the record as key. Values that scopes share have one query.
+// queries returns a query for each planned Spec that can have problems, with the Spec as key. It also returns a query
+// for each VirtualService and EnvoyFilter of the snapshot, with the record as key. Values that scopes share have one
+// query. It appends problems of workloads and Secrets to q.found.
 func (q *problemSources) queries() map[any]query {
 	queries := map[any]query{}
 	if q.snapshot == nil {
@@ -94,7 +95,7 @@ func (q *problemSources) queries() map[any]query {
 	return queries
 }
 
-// reports caches the problems of each Spec and record, so that only new Specs and records are inspected. Safe for
+// reports caches the problems of each Spec and record, so that each Spec and record is inspected once. Safe for
 // concurrent use.
 type reports struct {
 	mu    sync.Mutex

@@ -7,20 +7,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Publication describes a finished plan, before the streams of its changed sets are notified. It is valid during the
-// call of Config.Publishing.
+// Publication describes a finished plan, before the streams of the changed proxies are notified. It is valid during the
+// call of Config.Publishing only, and must not be modified.
 type Publication struct {
-	Path Path
+	Path Path // Fast for a plan of endpoints, Slow for a plan of configuration
 	// First and Last are the store's revisions of the first and the last change whose edits were planned. They are 0
 	// for a plan without edits, which only publishes a newer revision.
 	First, Last int64
 	// Since is the time when the leader wrote the first of these changes, by the leader's clock; zero: unknown.
 	Since time.Time
-	Edits []mirror.Edit
-	Moved []Moved // sorted by view, except for proxies that got another view
+	Edits []mirror.Edit // the planned edits of records
+	// Moved lists the proxies whose sets of resources changed. Proxies of one view are adjacent, except for proxies
+	// that got another view by this plan, and after a panic of the plan.
+	Moved []Moved
 }
 
-// Objects returns the keys of the edited records, in the order of the edits.
+// Objects returns the keys of the edited records, in the order of the edits. The caller owns the slice.
 func (p Publication) Objects() []model.Key {
 	keys := make([]model.Key, len(p.Edits))
 	for i, e := range p.Edits {
@@ -29,7 +31,9 @@ func (p Publication) Objects() []model.Key {
 	return keys
 }
 
-// Views maps each namespace to the number of its views with moved proxies.
+// Views maps each namespace of proxies in Moved to the number of their views. A view groups the proxies with equal
+// configuration; a view that is not adjacent in Moved is counted several times. The caller owns the map. Views must be
+// called during Config.Publishing.
 func (p Publication) Views() map[string]int {
 	counts := map[string]int{}
 	var last *planned

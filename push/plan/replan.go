@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// backgroundFrom is the minimum size of a change that is planned on shadows. The size of a change is the number of
-// touched hosts, times the number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller
-// changes are planned in place, by End.
+// backgroundFrom is the minimum size of a change that is planned on shadows, which are unpublished copies of scopes. A
+// scope is the outbound configuration of a group of proxies. The size of a change is the number of touched hosts, times
+// the number of scopes that may see them. One host in one scope takes some 20 to 50 us. Smaller changes are planned in
+// place, by End.
 const backgroundFrom = 500
 
 // replan is a change that is being planned. Until End the scopes themselves contain the published plan, and the fast
@@ -27,9 +28,11 @@ type replan struct {
 	workloads map[view.Workload]*workload // planned from scratch, to be stored at the end
 }
 
-// Begin starts to plan a change. c.New must be resolved, and c.Edits lead to it from the last planned snapshot;
-// PlanEndpoints returns further edits to add. Until End, the caller may only call Step, PlanEndpoints, Drop and methods
-// that read. Calls of other methods that plan panic, and so do calls after Drop.
+// Begin starts to plan a change of configuration, which Step continues and End completes. c.New must be resolved
+// (push/resolve). c.Edits must contain all edits from the last planned snapshot to c.New, including the edits that
+// PlanEndpoints has returned as still to be planned. Until End, the caller may only call Step, PlanEndpoints, Drop and
+// methods that read. Other methods that plan panic until then. Begin panics before the End of another change and after
+// Drop.
 func (p *Planner) Begin(c mirror.Change) {
 	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
@@ -114,8 +117,9 @@ func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
-// Step continues to plan a change until it is complete, or until over returns true. over is called after every piece.
-// The result is false once the change is complete; the caller then calls End. Step panics without a Begin.
+// Step continues to plan a change until no work is left, or until over returns true. over is called after every piece
+// of work. The result is false if no work is left for Step; the caller then calls End. Step panics without a Begin and
+// after Drop.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
 	return p.replan.advance(over)
@@ -238,8 +242,8 @@ func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	}
 }
 
-// Drop ends an unfinished change and all unfinished joins. All later calls of methods that plan panic. Drop may be
-// called more than once.
+// Drop ends an unfinished change and all unfinished joins, whose results are lost. All later calls of methods that plan
+// panic. Drop may be called more than once.
 func (p *Planner) Drop() {
 	p.dropped = true
 	if p.replan != nil {
@@ -250,8 +254,9 @@ func (p *Planner) Drop() {
 	}
 }
 
-// End completes the change that Begin started, including the parts that Step has not planned yet. It returns the
-// proxies whose sets changed, in no order. It panics without a Begin.
+// End completes the change that Begin started, including the parts that Step has not planned yet, and publishes the
+// result. It returns each proxy whose set of resources changed or that got another view, once, with the path Slow.
+// Proxies of one view are adjacent, except for those with another view. End panics without a Begin and after Drop.
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan

@@ -17,11 +17,12 @@ import (
 )
 
 // A panic while configuration is planned leaves the planner in an undefined state, but the published sets are
-// immutable. So a new planner plans the same proxies from scratch, at the newest snapshot without the records that are
-// to blame (blame.go). If no record is to blame, only the proxy whose view cannot be planned loses its stream.
+// immutable. So another planner plans the same proxies from scratch, at the newest snapshot without the records that
+// cause the panic (blame.go). If no such record is found, only the proxy whose configuration cannot be planned loses
+// its stream.
 
-// ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose view cannot be planned, if no record is to
-// blame.
+// ErrUnplannable is the error of Loop.Join and Proxy.Err for a proxy whose configuration cannot be planned, because
+// planning panics and no record was found that causes the panic.
 var ErrUnplannable = errors.New("the view of this proxy cannot be planned; the server's log says why")
 
 // guarded runs f. A panic in f is counted and logged, and returned as the error.
@@ -42,7 +43,7 @@ func (l *Loop) safely(f func()) {
 	}
 }
 
-// accept returns a change without the excluded versions of records. A new version of an excluded record is planned.
+// accept returns a change without the excluded versions of records. Another version of an excluded record is planned.
 func (l *Loop) accept(c mirror.Change) mirror.Change {
 	if l.newest == nil || !l.excludes {
 		return c
@@ -75,7 +76,7 @@ func hashOf(r model.Record) model.Hash {
 	return r.Meta().Hash
 }
 
-// exclude leaves records out of the newest snapshot from now on, and logs and publishes them.
+// exclude leaves records out of the newest snapshot and later ones, and logs and publishes them.
 func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return
@@ -128,11 +129,13 @@ func (l *Loop) excludedProblems() []Problem {
 }
 
 // SetAside returns a problem for each record whose newest version is not planned, because the plan panics with that
-// version. The caller must not change the list. It never blocks.
+// version. The list is sorted by key, and the caller must not change it. SetAside never blocks, and is safe for
+// concurrent use.
 func (l *Loop) SetAside() []Problem { return l.excludedProblems() }
 
-// Newest returns the newest snapshot that is planned or waits to be planned, or nil before the first snapshot. It is
-// resolved, and is without the records that are set aside or left out. It never blocks.
+// Newest returns the newest snapshot that is planned or waits to be planned, or nil before the first snapshot. The
+// snapshot is resolved (push/resolve). It contains neither the versions of records that SetAside reports, nor the
+// records for which this process has no memory. Newest never blocks, and is safe for concurrent use.
 func (l *Loop) Newest() *mirror.Snapshot { return l.latest.Load() }
 
 // restore replaces the planner after a panic, and plans the proxies that joined again.

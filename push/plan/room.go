@@ -13,10 +13,10 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// room leaves records out of the planned snapshots if this process has no memory for them. The leader limits tenants by
-// the same weights (store/weight), but an older version or a leader with other limits may have stored heavier records.
-// Planned records stay. Growing records are left out, the largest record of the heaviest namespace first. At a start
-// all records count as growing.
+// room leaves records out of the planned snapshots if this process has no memory for them. The weight of a record is
+// its estimated memory (store/weight). The leader limits tenants by the same weights, but an older version or a leader
+// with other limits may have stored heavier records. Records that are planned and do not grow stay. Growing records are
+// left out, the largest record of the heaviest namespace first. At a start all records count as growing.
 //
 // Only heavy records are left out, from a fraction of the limit on (heavyPart). An honest mesh of any size has no such
 // records, so an overestimate of memory does not affect it. Policies and records in the root namespace are never left
@@ -122,12 +122,12 @@ func (r *room) count(key model.Key, kib int) {
 	}
 }
 
-// ErrNoRoom is the error of Loop.Afford for a change for which the process has no memory.
+// ErrNoRoom is the error (errors.Is) of Loop.Afford for a change for which this process has no memory.
 var ErrNoRoom = errors.New("this replica has no memory for the change")
 
-// afford returns ErrNoRoom under two conditions: the sum with the edits exceeds the limit, and the edits together add
-// more than the weight from which on a record is heavy. The error names the heaviest record. Other than admit, it
-// weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
+// afford returns ErrNoRoom if both of two conditions hold: the sum with the edits exceeds the limit, and the edits
+// together add more than the weight from which on a record is heavy. The error names the record that grows most. Unlike
+// admit, it weighs the edits together, because the leader has not accepted them. It leaves the room unchanged.
 func (r *room) afford(edits []mirror.Edit, last *mirror.Snapshot) error {
 	if r.limit == 0 {
 		return nil

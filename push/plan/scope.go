@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is the outbound side of all proxies with the same view.Scope. It contains a host table, and a front that
-// derives listeners and route configurations from the host table. If rules read inputs of proxies, it contains variants
-// of both.
+// scope is the outbound side of all proxies with the same view.Scope. It contains a host table (the hosts that the
+// proxies may reach, with clusters and endpoints), and a front that derives listeners and route configurations from the
+// host table. If rules read inputs of proxies, such as labels, it contains variants of both.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer // contains the resources of the host table and the front

@@ -13,7 +13,8 @@ import (
 // Opener decrypts the private keys of Secrets. It has to be safe for concurrent use. Its errors must not contain
 // private keys.
 type Opener interface {
-	// Open returns the private key of the Secret with a key and a Spec. It has to return when the context ends.
+	// Open returns the decrypted private key in spec, the content of the Secret with the object key `key`. It has to
+	// return when ctx ends. After an error the Loop calls Open again later.
 	Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error)
 }
 
@@ -34,10 +35,11 @@ type failure struct {
 	err   error
 }
 
-// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds and drops the given names. It
-// returns when the proxy's set contains the available Secrets, at the latest after one second or when ctx ends. A
-// Secret whose right or private key is not known by then is pending: the function moved of Join is called when it is
-// sent. If the planner has panicked for this identity some seconds ago, Err returns ErrUnplannable from now on.
+// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds the names in add and drops those
+// in drop. It blocks until the proxy's set contains the available Secrets, for at most one second or until ctx ends. It
+// may not be known by then whether the proxy has a right to a Secret, or the private key may not be decrypted. Such a
+// Secret is added to the set later, and the function moved that was given to Join is called then. If planning for this
+// identity has panicked a few seconds ago, nothing is changed, and Proxy.Err returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
@@ -85,7 +87,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// openingFor returns a channel for each pending key of a proxy. It is closed after the attempt to open the key.
+// openingFor returns a channel for each pending key of a proxy. Each channel is closed after the attempt to open its
+// key.
 func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 	if _, here := l.proxies[p.Handle]; !here {
 		return nil

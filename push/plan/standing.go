@@ -7,20 +7,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing describes the progress of a Secret to one proxy, for the page that explains the Secret. It contains no
-// secret values, except for the bytes of the resource in Planned.
+// Standing describes how far the delivery of a Secret to one proxy has come, for the page that explains the Secret. It
+// contains no secret values, except for the bytes of the resource in Planned.
 type Standing struct {
-	Object  model.Key     // the record that provides the Secret; zero without such a record, or if it is refused
+	Object  model.Key     // the record that provides the Secret; zero without such a record, or if the proxy may not have it
 	Asked   bool          // the proxy subscribes to the Secret
 	Planned *xds.Resource // the Secret in the proxy's set; nil if the set has no such resource
-	Asking  bool          // the proxy's right to the Secret is not known yet
-	Opening bool          // the private key in its newest version is not opened yet
-	Failed  int           // number of consecutive failed attempts to open the private key; Planner leaves it 0
-	Why     string        // the reason if the Secret is withheld, or if its key could not be opened
-	Wanted  []string      // ids of all nodes in the namespace that subscribe to the Secret, sorted
+	Asking  bool          // it is not known yet whether the proxy has a right to the Secret
+	Opening bool          // the private key in its newest version is not decrypted yet
+	Failed  int           // consecutive failed attempts to decrypt the private key; only Loop.Standing sets it
+	Why     string        // why the Secret is withheld, or its key could not be decrypted; empty: neither
+	Wanted  []string      // ids of all nodes in the proxy's namespace that subscribe to the Secret, sorted
 }
 
-// Standing returns the progress of a Secret to a joined proxy. name is the resource name of the Secret.
+// Standing returns the state of a Secret for a joined proxy. name is the resource name of the Secret. If the proxy may
+// not have the Secret, only Asked and Why are set. If the proxy does not subscribe to it, only Object and Wanted are
+// set.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)
@@ -44,8 +46,8 @@ func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	return s
 }
 
-// Standing returns the result of Planner.Standing for a proxy of this loop, with the failed attempts to open the
-// Secret. It is zero without a plan and after the loop's end.
+// Standing returns the result of Planner.Standing for a proxy of this loop, with the failed attempts to decrypt the
+// Secret. It waits for the loop's goroutine. The result is zero without a plan and after the loop's end.
 func (l *Loop) Standing(p *Proxy, name string) (s Standing) {
 	l.inspect(func() {
 		s = l.planner.Standing(p.Handle, name)

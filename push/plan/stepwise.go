@@ -9,10 +9,10 @@ import (
 )
 
 // Long work is planned in pieces beside the published plan. The work is either the units that a change of configuration
-// touches (replan), or the scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows:
-// copies, or new scopes. The fast path may run between two pieces. Changes and other joins may run between two pieces
-// of a join. The shadows follow each of these steps later, in the same order. In the end they are equal to scopes that
-// were planned at once.
+// touches (replan), or the scope or variant that a joining proxy lacks (Joining). Scopes are planned as shadows, which
+// are unpublished copies or fresh scopes. The fast path, which plans endpoints, may run between two pieces. Changes and
+// other joins may run between two pieces of a join. The shadows follow each of these steps later, in the same order. In
+// the end they are equal to scopes that were planned at once.
 
 // stepwise plans shadows of scopes in pieces.
 type stepwise struct {
@@ -106,7 +106,7 @@ func (m *stepwise) follow(d *shadow) {
 	}
 }
 
-// fresh plans a new scope as a shadow, as a clone of the template or, if that is nil, from scratch.
+// fresh plans an additional scope as a shadow, as a clone of the template or, if that is nil, from scratch.
 func (m *stepwise) fresh(p *Planner, key view.Scope, template *scope) *shadow {
 	d := &shadow{}
 	m.shadows[key] = d

@@ -1,11 +1,11 @@
-// Package pool caches the results of builders. Equal Specs have the same result, and results with equal bytes are the
-// same pointer.
+// Package pool caches the resources and fragments that builders make of Specs. A Spec is the complete input of one
+// build. Equal Specs have the same result, and results with equal bytes are the same pointer.
 //
-// Owns: tables with weak references to the results.  Reads: push/xds.  Never: calls a builder again for a Spec whose
-// result is referenced and not evicted (specsPerBody).
+// Owns: tables with weak references to the results. Reads: push/xds. Never: calls a builder again for a Spec whose
+// result is cached.
 //
-// The tables refer to results weakly. The garbage collector frees a result to which no manifest and no stream refers,
-// so no code counts references.
+// A result is cached as long as the caller or another holder refers to it: the tables refer to results weakly, so the
+// garbage collector frees a result without other references. Only the newest 64 Specs of a result are cached.
 package pool
 
 import (
@@ -21,21 +21,21 @@ import (
 // ResourceSpec is the input of a resource. Implementations must be comparable and contain every input, because they are
 // the cache key.
 type ResourceSpec interface {
-	// Build returns the resource.
+	// Build returns the resource, which must not change afterwards. Several goroutines may call it at once.
 	Build() (*xds.Resource, error)
 }
 
-// PiecewiseSpec is a ResourceSpec of a resource that may be large. BuildInPieces is Build that calls pause between two
-// small pieces of the work.
+// PiecewiseSpec is a ResourceSpec of a resource that may be large.
 type PiecewiseSpec interface {
 	ResourceSpec
+	// BuildInPieces must return the same result as Build, and call pause between small pieces of the work.
 	BuildInPieces(pause func()) (*xds.Resource, error)
 }
 
 // FragmentSpec is the input of a fragment. Implementations must be comparable and contain every input, because they are
 // the cache key.
 type FragmentSpec interface {
-	// Fragment returns the fragment.
+	// Fragment returns the fragment, which must not change afterwards. Several goroutines may call it at once.
 	Fragment() (*xds.Fragment, error)
 }
 
@@ -53,14 +53,15 @@ type content struct {
 	name, version string
 }
 
-// Resource returns the resource of a Spec from the cache, or calls spec.Build. The error is that of Build, and is not
-// cached.
+// Resource returns the resource of a Spec from the cache, or calls spec.Build. Concurrent calls for one Spec may build
+// several times, and all return the same resource. The resource is shared and read-only. The error is that of Build,
+// and is not cached.
 func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 	return p.resource(spec, spec.Build)
 }
 
-// ResourceInPieces is Resource that calls pause between two pieces of a build. Other Specs may be built meanwhile. The
-// errors are those of BuildInPieces.
+// ResourceInPieces does the same as Resource, but builds with BuildInPieces, which calls pause. pause may use the Pool.
+// The errors are those of BuildInPieces.
 func (p *Pool) ResourceInPieces(spec PiecewiseSpec, pause func()) (*xds.Resource, error) {
 	return p.resource(spec, func() (*xds.Resource, error) { return spec.BuildInPieces(pause) })
 }
@@ -78,8 +79,8 @@ func (p *Pool) resource(spec ResourceSpec, build func() (*xds.Resource, error)) 
 	})
 }
 
-// Fragment returns the fragment of a Spec from the cache, or calls spec.Fragment. The error is that of spec.Fragment,
-// and is not cached.
+// Fragment returns the fragment of a Spec from the cache, or calls spec.Fragment. The fragment is shared and read-only.
+// The error is that of spec.Fragment, and is not cached.
 func (p *Pool) Fragment(spec FragmentSpec) (*xds.Fragment, error) {
 	return p.FragmentOf(spec, spec.Fragment)
 }
@@ -97,20 +98,21 @@ func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fr
 	})
 }
 
-// Builds returns the number of resources of a type that were built so far.
+// Builds returns the number of resources of a type that were built so far. t must be below xds.NumTypes.
 func (p *Pool) Builds(t xds.Type) int64 { return p.builds[t].Load() }
 
 // Fragments returns the number of fragments that were built so far.
 func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 
-// Size returns the numbers of resources and of fragments that are alive.
+// Size returns the numbers of cached resources and of cached fragments. It may count results that were freed just now.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources maps each resource that is alive to its cached Specs. It copies the table, and blocks other calls
-// meanwhile.
+// Resources returns each cached resource with its cached Specs, the oldest first. The caller owns the result. Other
+// calls for resources are blocked meanwhile.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
-// Pieces maps each fragment that is alive to its cached Specs or keys. It blocks other calls as Resources does.
+// Pieces returns each cached fragment with its cached Specs, or keys of FragmentOf, the oldest first. The caller owns
+// the result. Other calls for fragments are blocked meanwhile.
 func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
 // specsPerBody is the maximum number of Specs that are cached for one body. Each edit that does not change the bytes
@@ -124,7 +126,7 @@ type table[V any, C comparable] struct {
 	byBody map[C]*body[V]
 }
 
-// body is one value that is alive, with the Specs from which it was built, the oldest first.
+// body is one cached value, with the Specs from which it was built, the oldest first.
 type body[V any] struct {
 	value weak.Pointer[V]
 	specs []any
@@ -194,7 +196,7 @@ func (t *table[V, C]) drop(key C) {
 	}
 }
 
-// all returns the Specs of each value that is alive.
+// all returns the cached values with copies of their lists of Specs.
 func (t *table[V, C]) all() map[*V][]any {
 	t.mu.Lock()
 	defer t.mu.Unlock()

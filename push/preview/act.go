@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ActOf returns what a change does to an object, by its records before and after the change, which are ordered by key.
+// ActOf returns the effect of a change on an object, by its records before and after the change. Both lists must be
+// sorted by key. It never returns Refused. Without any records it returns Unchanged.
 func ActOf(was, is []model.Record) Act {
 	switch {
 	case len(was) == 0 && len(is) > 0:
@@ -23,8 +24,8 @@ func ActOf(was, is []model.Record) Act {
 	return Changed
 }
 
-// Refuses reports whether the validation webhook refuses an object for a problem. A valid field that this version does
-// not support is no reason.
+// Refuses reports whether the validation webhook refuses an object because of p. These are errors, except for
+// problem.NotSupported (the field is valid) and problem.Internal.
 func Refuses(p object.Problem) bool {
 	return p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal
 }

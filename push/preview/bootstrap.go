@@ -18,15 +18,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxBootstrap bounds one encoded bootstrap. The configuration of a proxy beyond it is not validated.
+// maxBootstrap is the maximum size of an encoded bootstrap in bytes. A larger configuration is not validated.
 const maxBootstrap = 4 << 20
 
 // agentCluster is the name of the cluster through which Envoy reaches its agent.
 const agentCluster = "xds-grpc"
 
-// bootstrapOf returns an encoded static bootstrap of Envoy with a configuration, without its confidential parts: Envoy
-// validates it (envoy --mode validate). Secrets and discovered extensions stay references. Errors: a resource cannot be
-// decoded, or the bootstrap is too large.
+// bootstrapOf returns an encoded bootstrap that contains a configuration as static resources, so that Envoy can
+// validate the configuration (envoy --mode validate). Confidential parts are left out: secrets and discovered
+// extensions stay references. Errors: a resource cannot be decoded, or the bootstrap is too large.
 func bootstrapOf(set *manifest.Set) ([]byte, error) {
 	static := &bootstrapv3.Bootstrap_StaticResources{}
 	for _, r := range set.Types[xds.Cluster].Sorted() {
@@ -64,7 +64,7 @@ func bootstrapOf(set *manifest.Set) ([]byte, error) {
 	return raw, err
 }
 
-// message decodes a resource; nil for nil. The caller may change the result.
+// message decodes a resource; nil for nil. The caller owns the result. The error names the resource.
 func message[M proto.Message](r *xds.Resource) (none M, err error) {
 	if r == nil {
 		return none, nil
@@ -80,8 +80,8 @@ func message[M proto.Message](r *xds.Resource) (none M, err error) {
 	return typed, nil
 }
 
-// inlineRoutes replaces the route configurations that a listener refers to by their content. Routes may lead to
-// clusters that do not exist, as with discovery.
+// inlineRoutes replaces references to route configurations in a listener by their content. It disables the validation
+// of clusters, because routes may name clusters that do not exist, as with discovery.
 func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 	chains := l.GetFilterChains()
 	if l.GetDefaultFilterChain() != nil {
@@ -118,11 +118,11 @@ func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 	return nil
 }
 
-// Bootstrap is a view's configuration as static bootstraps of Envoy.
+// Bootstrap contains a view's configuration as static bootstraps of Envoy, encoded envoy.config.bootstrap.v3.Bootstrap.
 type Bootstrap struct {
-	Before []byte `json:"before,omitempty"`
-	After  []byte `json:"after,omitempty"`
-	// Lacking is the reason for a group without bootstraps.
+	Before []byte `json:"before,omitempty"` // before the change; nil: it cannot be encoded
+	After  []byte `json:"after,omitempty"`  // after the change; nil: see Lacking
+	// Lacking is the reason why there are no bootstraps; empty: After is set.
 	Lacking string `json:"lacking,omitempty"`
 }
 
@@ -134,7 +134,7 @@ func (v *View) bootstraps() *Bootstrap {
 	}
 	before, err := bootstrapOf(v.Before)
 	if err != nil {
-		before = nil // only the configuration after the change decides
+		before = nil // the configuration after the change is validated nevertheless
 	}
 	return &Bootstrap{Before: before, After: after}
 }

@@ -14,15 +14,15 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Sees reports whether the result may show a namespace. The nil Sees shows all.
+// Sees reports whether the caller may see a namespace. The nil Sees permits all namespaces.
 type Sees func(namespace string) bool
 
-// of reports whether a namespace may be shown.
+// of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of plans a change of the source's snapshot (Resolver.Source) and compares the sets of the proxies that the result may
-// show. The base is changed, and can be used once. The error is the context's, or that of a panic of the plan. Objects
-// of the result are empty.
+// Of applies a change to a copy of the plan and returns the differences for visible proxies. Visible are the namespaces
+// that sees permits. c must begin at the snapshot of base.Resolver.Source. Of changes base, which must not be used
+// again. Plan.Objects is empty. Errors: ctx ended, in which case a returned Plan is incomplete, or planning panicked.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	before, found, views := base.Planner.Handles(), problemsOf(base, sees), map[view.View]bool{}
 	for h := range before {
@@ -61,7 +61,7 @@ func viewsOf(moved []plan.Moved, before map[*plan.Handle]*manifest.Set) []View {
 	groups := map[outcome]*View{}
 	for _, m := range moved {
 		was, is, n := before[m.Handle], m.Handle.Set(), &m.Handle.Node
-		if was == nil { // the result may not show the proxy
+		if was == nil { // the caller may not see the proxy
 			continue
 		}
 		key := outcome{namespace: n.Namespace, kind: n.Kind, was: was.Types, is: is.Types,
@@ -100,7 +100,7 @@ func (v *View) add(n *view.Node) {
 	}
 }
 
-// comparison caches the differences of manifests, because many views have layers in common.
+// comparison caches the differences of manifests, because views share layers.
 type comparison map[[2]*manifest.Manifest][]manifest.Delta
 
 func (c comparison) layer(old, now *manifest.Manifest) []manifest.Delta {
@@ -138,7 +138,7 @@ func (v *View) differ(pairs []Pair, p Pair) []Pair {
 // problemSet is a set of problems.
 type problemSet map[model.Problem]bool
 
-// problemsOf returns the problems that resolving and planning find with objects that the result may show.
+// problemsOf returns the problems that resolving and planning find with objects of visible namespaces.
 func problemsOf(b *plan.Base, sees Sees) problemSet {
 	all := problemSet{}
 	for _, p := range slices.Concat(b.Planner.Problems(), b.Resolver.Problems()) {
@@ -149,7 +149,7 @@ func problemsOf(b *plan.Base, sees Sees) problemSet {
 	return all
 }
 
-// to returns the differences to a later set.
+// to returns the problems that only the later set has (New), and those that only s has (Gone).
 func (s problemSet) to(later problemSet) Problems {
 	without := func(a, b problemSet) []model.Problem {
 		only := maps.Clone(a)

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// maxApart is the maximum number of route configurations whose differing virtual hosts a judge keeps.
+// maxApart is the maximum number of decoded route configurations that a judge caches.
 const maxApart = 20_000
 
 // maxPlain is the maximum number of workloads without mTLS that risks name.
@@ -31,14 +31,14 @@ const maxPlain = 100
 type judge struct {
 	base    *plan.Base
 	sees    Sees
-	after   *mirror.Snapshot // before it is resolved
-	plain   []string
+	after   *mirror.Snapshot // the source's snapshot after the change, not resolved
+	plain   []string         // result of plainCallers
 	decoder meaning.Decoder
-	apart   map[Pair][2]proto.Message // see decodePair
+	apart   map[Pair][2]proto.Message // cache of decodePair
 }
 
-// judged returns the facts and risks of a plan that was made with a base. views is the number of views after the
-// change.
+// judged returns the facts and risks of p. base is the planned copy, c the change, and views the number of visible
+// views after the change.
 func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
 	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees)}
 	groups := alike(p.Views)
@@ -97,8 +97,9 @@ func sizeOf(r *xds.Resource) int64 {
 	return int64(r.Size())
 }
 
-// meshWide lists the objects of a change in the root namespace, by the records of policies, Sidecars, EnvoyFilters and
-// the like. Services and routes there are objects like others.
+// meshWide returns the names of the changed objects that apply to the whole mesh: policies, Sidecars, EnvoyFilters,
+// Telemetries and extensions of the root namespace, and the mesh configuration. Services and routes of the root
+// namespace are not among them.
 func meshWide(c mirror.Change) (all []string) {
 	root := c.New.Mesh().Spec.GetRootNamespace()
 	for _, e := range c.Edits {
@@ -120,7 +121,8 @@ func meshWide(c mirror.Change) (all []string) {
 	return slices.Compact(all)
 }
 
-// plainCallers lists workloads that do not use mTLS, as "name.namespace": Pods without a proxy may call in plain text.
+// plainCallers returns visible workloads without mTLS, as "name.namespace", at most maxPlain. They may send requests in
+// plain text.
 func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
 	for r := range s.All(model.KindWorkload) {
 		w := r.(*model.Workload)
@@ -146,7 +148,7 @@ func exists(s *mirror.Snapshot, name string) bool {
 	return false
 }
 
-// group is a View for several that differ only in parts that do not change.
+// group represents several views by one of them. They differ only in parts that the change does not affect.
 type group struct {
 	*View
 	proxies int
@@ -198,8 +200,8 @@ func (j *judge) view(v *View, proxies int) meaning.View {
 	return out
 }
 
-// decodePair decodes both versions of a resource. Of a route configuration these are the virtual hosts that differ, and
-// some neighbours of each: a route configuration may have thousands.
+// decodePair decodes both versions of a resource; nil for a missing version. Of a route configuration, which may have
+// thousands of virtual hosts, it decodes only the virtual hosts that differ and some neighbours.
 func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	if p.Type != xds.Route || p.Old == nil || p.New == nil {
 		return j.decoder.Message(p.Old), j.decoder.Message(p.New)
@@ -218,8 +220,8 @@ func (j *judge) decodePair(p Pair) (old, now proto.Message) {
 	return a, b
 }
 
-// objects lists the visible objects that a resource is made of after the change. Those of a route configuration are too
-// many to say anything about one rule.
+// objects returns the visible objects from which a resource is made after the change. For a route configuration it
+// returns nil, because its many objects do not identify the cause of one rule.
 func (j *judge) objects(h *plan.Handle, t xds.Type, name string) (all []string) {
 	if t == xds.Route {
 		return nil
@@ -240,7 +242,8 @@ func nameOf(key model.Key) string {
 	return key.String()
 }
 
-// unreachable lists the routes that the plan leaves out of a virtual host.
+// unreachable returns the routes that the plan leaves out of a virtual host because earlier routes match all their
+// requests.
 func (j *judge) unreachable(h *plan.Handle, config, host string) []*routev3.Route {
 	for _, spec := range j.base.Planner.Explain(h, xds.Route, config) {
 		if of, is := spec.(vhost.Spec); is && xds.VirtualHost(of.Host, of.Port) == host {

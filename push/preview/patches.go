@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// patchRisks returns the risks of the EnvoyFilters of a change that the result may show: patches that change nothing
-// for any proxy of the plan, and patches whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap
-// are the agent's, and are not counted.
+// patchRisks returns the risks of the visible EnvoyFilters in a change: patches that change no resource of any proxy,
+// and patches whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap are excepted from the first,
+// because agents apply them.
 func patchRisks(planned *plan.Planner, c mirror.Change, sees Sees) (all []meaning.Risk) {
 	filters := map[model.Key]bool{}
 	for _, e := range c.Edits {

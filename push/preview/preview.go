@@ -1,27 +1,28 @@
-// Package preview computes what every view would get if a change of records were applied, beside the live plan.
+// Package preview computes the configuration that each proxy would get if a change of records were applied, without
+// affecting the live plan. A view is the configuration that proxies with equal inputs share. The plan contains all
+// views.
 //
-// # How
+// # Computation
 //
-// A preview begins with a copy of the plan (plan.Base). The copy shares everything that is planned with the live
-// planner, and is planned with the code of the live planner: the table of effects gives the work, one plan for each
-// view. The results are compared layer by layer, where equal pointers cost nothing, and dropped.
+// A preview begins with a copy of the plan (plan.Base). The copy shares all planned resources with the live planner.
+// The change is applied to the copy with the code of the live planner. The results are compared with the live views
+// layer by layer, where equal pointers cost nothing, and dropped.
 //
-// The copy is taken in one piece of the planner's loop. All other work runs in the caller's goroutine. So the loop
-// serves changes, joins and endpoints meanwhile, as if there were no preview. Another way, planning in pieces on the
-// loop, would delay endpoints by one piece (5 ms) for each turn of a preview. A planner from scratch would build every
-// scope again, which takes seconds.
+// Only the copy is made on the planner's loop. All other work runs in the caller's goroutine. So the loop serves
+// changes, joins and endpoints meanwhile, as without a preview. Planning the preview on the loop would delay endpoints
+// by 5 ms for each piece of work. A planner from scratch would build every view again, which takes seconds.
 //
-// # What the difference means
+// # Meaning of the difference
 //
-// Facts and risks are those of push/meaning over the views that differ (judge.go). Views with the same outbound side
-// and the same differences are judged once, and of a route configuration only the virtual hosts that differ are
-// decoded. Risks of reach read the change itself.
+// push/meaning derives facts and risks from the views that differ (judge.go). Views with the same outbound
+// configuration and the same differences are examined once. Of a route configuration only the virtual hosts that differ
+// are decoded.
 //
-// Private keys are opened on demand, after the plan. So a new version of a Secret is a part of the preview only if its
-// key has been opened before.
+// Private keys are decrypted on demand, after the plan. So a new version of a Secret is a part of the preview only if
+// its key has been decrypted before.
 //
-// Owns: nothing.  Reads: push/plan, push/resolve, push/meaning, snapshots.  Never: changes the live plan; opens a
-// private key; asks for a right.
+// Owns: nothing. Reads: push/plan, push/resolve, push/meaning, snapshots. Never: changes the live plan; decrypts a
+// private key; checks a caller's permissions (Sees does that).
 package preview
 
 import (
@@ -33,45 +34,45 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Plan is the difference that a change of objects makes for the proxies of one replica, or of a list of nodes.
+// Plan is the difference that a change of objects makes for the proxies of one replica or of listed nodes.
 type Plan struct {
-	Revision int64    // of the snapshot that the change is applied to
-	Objects  []Object // the objects of the change, in their order
-	Views    []View   // that get something else, those with the most proxies first
-	Proxies  int      // number of proxies of all views, affected or not
-	AllViews int      // number of views before the change, affected or not
-	Problems Problems // of objects, that planning finds
-	Summary  meaning.Summary
+	Revision int64           // revision of the snapshot that the change is applied to
+	Objects  []Object        // the objects of the change; Of leaves it empty for its caller to fill
+	Views    []View          // affected views, those with the most proxies first
+	Proxies  int             // number of all visible proxies, affected or not
+	AllViews int             // number of views of these proxies before the change, affected or not
+	Problems Problems        // problems that resolving and planning find
+	Summary  meaning.Summary // facts and risks
 }
 
-// Act names the effect of a change on an object.
+// Act is the effect of a change on an object.
 type Act string
 
-// The acts of a change.
+// The effects on an object.
 const (
 	Created   Act = "created"
 	Changed   Act = "changed"
 	Deleted   Act = "deleted"
-	Unchanged Act = "unchanged" // its records stay the same
-	Refused   Act = "refused"   // its problems have the reasons
+	Unchanged Act = "unchanged" // the records of the object stay the same
+	Refused   Act = "refused"   // the webhook would refuse the object; Object.Problems contains the reasons
 )
 
 // Object is one object of the change.
 type Object struct {
 	ID       object.ID
 	Act      Act
-	Problems []object.Problem // by ingestion; errors, if it is refused
+	Problems []object.Problem // found when the object is converted to records
 }
 
 // View is a set of proxies that have equal configuration before the change, and equal configuration after it.
 type View struct {
-	Label     string   // namespace and kind (sidecar, router, grpc), with one proxy's name as example
-	Namespace string   // of the proxies
-	Kind      string   // of the proxies
+	Label     string   // namespace and kind, with one proxy's name as example
+	Namespace string   // namespace of the proxies
+	Kind      string   // kind of the proxies: sidecar, router (gateway) or grpc
 	Proxies   []string // IDs of the nodes, sorted
-	Changed   []Pair   // the resources whose versions differ, by type and name
-	Agent     []Pair   // resources for the agent that differ: "name table" and "bootstrap", without a type
-	Bytes     int64    // of the new versions, which one proxy is sent
+	Changed   []Pair   // resources that differ, by type and name
+	Agent     []Pair   // resources for the agent that differ: "name table" and "bootstrap"
+	Bytes     int64    // size of the new versions, which are sent to each proxy
 	// Before and After are the configurations of each of these proxies.
 	Before, After *manifest.Set
 
@@ -82,13 +83,13 @@ type View struct {
 type Pair struct {
 	Type     xds.Type // xds.Unknown for resources of the agent
 	Name     string
-	Old, New *xds.Resource // nil: the resource is new, or gone
+	Old, New *xds.Resource // Old nil: the resource is created; New nil: it is removed
 }
 
-// Problems are the problems of objects that a change adds and removes.
+// Problems contains the problems that a change adds (New) and removes (Gone), both sorted.
 type Problems struct{ New, Gone []model.Problem }
 
-// Affected returns the number of proxies that get something else.
+// Affected returns the number of proxies whose configuration differs.
 func (p *Plan) Affected() (n int) {
 	for _, v := range p.Views {
 		n += len(v.Proxies)

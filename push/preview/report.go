@@ -16,20 +16,21 @@ import (
 // Schema is the version of the JSON form of a Report.
 const Schema = "navarch.io/plan/v1"
 
-// Report is a Plan for readers, of bounded size. Replicas send it, and tools print it.
+// Report is the form of a Plan that replicas send and tools print. Its size is bounded.
 type Report struct {
-	Schema   string     `json:"schema"`
-	Revision int64      `json:"revision"`
-	Objects  []Reported `json:"objects"`
-	Proxies  int        `json:"proxies"` // of all views, affected or not
-	Views    int        `json:"views"`   // affected or not
-	Affected []Group    `json:"affected"`
+	Schema   string     `json:"schema"`   // the constant Schema
+	Revision int64      `json:"revision"` // revision of the snapshot that the change is applied to; merged: the lowest
+	Objects  []Reported `json:"objects"`  // the objects of the change
+	Proxies  int        `json:"proxies"`  // number of all visible proxies, affected or not
+	Views    int        `json:"views"`    // number of their views, affected or not
+	Affected []Group    `json:"affected"` // those with the most proxies first
 	Risks    []Risk     `json:"risks"`
 	Facts    []Fact     `json:"facts"`
-	// MoreRisks and MoreFacts count those beyond the bounds.
+	// MoreRisks and MoreFacts are the numbers of risks and facts that are left out.
 	MoreRisks int `json:"more_risks,omitempty"`
 	MoreFacts int `json:"more_facts,omitempty"`
-	Problems  struct {
+	// Problems contains the problems that the change adds and removes.
+	Problems struct {
 		New  []Found `json:"new"`
 		Gone []Found `json:"gone"`
 	} `json:"problems"`
@@ -46,24 +47,24 @@ type Reported struct {
 
 // Found is one problem of an object.
 type Found struct {
-	Object   string           `json:"object"`
-	Field    string           `json:"field,omitempty"`
+	Object   string           `json:"object"`          // "Kind namespace/name"
+	Field    string           `json:"field,omitempty"` // path; empty: the whole object
 	Code     problem.Code     `json:"code"`
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
 }
 
-// Group is a set of proxies that are affected alike.
+// Group is a set of proxies that are affected equally: a View, or the merged rest of views beyond the bound.
 type Group struct {
-	Label     string    `json:"label"`
+	Label     string    `json:"label"` // see View.Label; "others" for merged views
 	Namespace string    `json:"namespace"`
 	Kind      string    `json:"kind"`
 	Proxies   int       `json:"proxies"`
-	Names     []string  `json:"names,omitempty"` // IDs of some of the proxies
-	Resources []Altered `json:"resources"`       // some of them
-	More      int       `json:"more_resources,omitempty"`
-	Bytes     int64     `json:"bytes"` // that one proxy is sent
-	// Bootstrap has the configuration for Envoy's validation, where the report was made with bootstraps.
+	Names     []string  `json:"names,omitempty"`          // IDs of some of the proxies
+	Resources []Altered `json:"resources"`                // some of the resources that differ
+	More      int       `json:"more_resources,omitempty"` // number of further resources
+	Bytes     int64     `json:"bytes"`                    // size of the new versions, which are sent to each proxy
+	// Bootstrap contains the configuration for Envoy's validation; nil: not requested (Bounds.Bootstraps).
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 }
 
@@ -72,10 +73,10 @@ type Altered struct {
 	Type   string `json:"type"` // noun of the type, or "agent"
 	Name   string `json:"name"`
 	Change string `json:"change"` // new, gone or changed
-	Bytes  int    `json:"bytes"`  // of the new version
+	Bytes  int    `json:"bytes"`  // size of the new version; 0: gone
 }
 
-// Count tells how many views and proxies a risk or a fact is about.
+// Count contains the numbers of views and proxies that a risk or a fact concerns.
 type Count struct {
 	Views   int    `json:"views"`
 	Proxies int    `json:"proxies"`
@@ -86,37 +87,40 @@ type Count struct {
 type Risk struct {
 	Code     meaning.Code `json:"code"`
 	Level    string       `json:"level"` // high or medium
-	Title    string       `json:"title"` // of the code
+	Title    string       `json:"title"` // meaning.Titles of the code
 	Subjects []string     `json:"subjects"`
-	Others   int          `json:"others,omitempty"` // further subjects
+	Others   int          `json:"others,omitempty"` // number of further subjects
 	Text     string       `json:"text"`
-	Objects  []string     `json:"objects,omitempty"` // that decide, as "Kind namespace/name"
+	Objects  []string     `json:"objects,omitempty"` // objects that cause the risk, as "Kind namespace/name"
 	Count
 }
 
-// Fact is a difference for traffic (meaning.FactLine).
+// Fact is a difference in the treatment of traffic (meaning.FactLine).
 type Fact struct {
 	Area     string   `json:"area"`
 	Subjects []string `json:"subjects"`
-	Others   int      `json:"others,omitempty"` // further subjects
+	Others   int      `json:"others,omitempty"` // number of further subjects
 	Aspect   string   `json:"aspect,omitempty"`
 	Text     string   `json:"text"`
 	Count
 }
 
-// Bounds are the maximum numbers of entries in a Report. Bootstraps are those of the first groups.
+// Bounds are the maximum numbers of entries in a Report. Names and Resources hold for each group, Problems for each
+// object and list, and Bootstraps is the number of groups with a Bootstrap. Groups must be above 0; 0 in another field
+// means no such entries.
 type Bounds struct{ Groups, Names, Resources, Problems, Bootstraps int }
 
-// Validated are the bounds with bootstraps for Envoy's validation.
+// Validated returns b with Bootstraps set to 8, for Envoy's validation.
 func (b Bounds) Validated() Bounds {
 	b.Bootstraps = 8
 	return b
 }
 
-// Usual are the bounds for one caller.
+// Usual are the default bounds, without bootstraps.
 var Usual = Bounds{Groups: 500, Names: 20, Resources: 100, Problems: 200}
 
-// Report returns the plan for readers. Groups beyond the bound are merged into the last one.
+// Report returns the plan as a Report. Groups beyond the bound are merged into the last group. The Report shares slices
+// with the plan.
 func (p *Plan) Report(within Bounds) *Report {
 	r := &Report{Schema: Schema, Revision: p.Revision, Proxies: p.Proxies, Views: p.AllViews,
 		Affected: []Group{}, Risks: []Risk{}, Facts: []Fact{}, MoreRisks: p.Summary.MoreRisks, MoreFacts: p.Summary.MoreFacts}
@@ -150,7 +154,7 @@ func (p *Plan) Report(within Bounds) *Report {
 	return r
 }
 
-// group returns the view for readers.
+// group returns the view as a Group, without a Bootstrap.
 func (v *View) group(within Bounds) Group {
 	g := Group{Label: v.Label, Namespace: v.Namespace, Kind: v.Kind, Proxies: len(v.Proxies), Bytes: v.Bytes}
 	g.Names = cutTo(v.Proxies, within.Names)
@@ -194,12 +198,12 @@ func ofRecords(all []model.Problem) []Found {
 	return found
 }
 
-// Refused reports whether an object was refused, so that nothing was planned.
+// Refused reports whether at least one object is refused. Then nothing was planned.
 func (r *Report) Refused() bool {
 	return slices.ContainsFunc(r.Objects, func(o Reported) bool { return o.Act == Refused })
 }
 
-// Count returns the numbers of affected proxies and of their views, and the bytes that they are sent together.
+// Count returns the numbers of affected proxies and of their groups, and the bytes sent to all of them together.
 func (r *Report) Count() (proxies, views int, bytes int64) {
 	for _, g := range r.Affected {
 		proxies, bytes = proxies+g.Proxies, bytes+g.Bytes*int64(g.Proxies)
@@ -207,7 +211,9 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 	return proxies, len(r.Affected), bytes
 }
 
-// Merge returns the report of several replicas, each of which has proxies of its own. It needs one report at least.
+// Merge returns the merged report of several replicas, each of which has other proxies. all must not be empty. Objects
+// are those of the first report. Counts of equal risks, facts and groups are added. It does not change the reports, and
+// shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial = nil, nil
@@ -249,8 +255,8 @@ func Merge(all []*Report) *Report {
 	return &sum
 }
 
-// elsewhere reports whether a risk of one report does not hold for the proxies of all: a patch that changes nothing at
-// one replica changes something at another.
+// elsewhere reports whether a risk "patch without match" of one report is missing in another report: the patch changes
+// resources of another replica's proxies, so the risk does not exist.
 func elsewhere(r Risk, all []*Report) bool {
 	return r.Code == meaning.PatchWithoutMatch && slices.ContainsFunc(all, func(of *Report) bool {
 		return !slices.ContainsFunc(of.Risks, func(other Risk) bool { return other.Code == r.Code && slices.Equal(other.Subjects, r.Subjects) })
@@ -291,7 +297,7 @@ func union[T comparable](a, b []T) []T {
 	return a
 }
 
-// Worst returns the highest level of the risks, or 0 without a risk.
+// Worst returns the highest level of the risks; 0, which is below all levels, without a risk.
 func (r *Report) Worst() (worst meaning.Level) {
 	for _, level := range []meaning.Level{meaning.Medium, meaning.High} {
 		if slices.ContainsFunc(r.Risks, func(one Risk) bool { return one.Level == level.String() }) {

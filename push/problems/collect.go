@@ -17,11 +17,12 @@ import (
 // Found is a problem with the number of replicas that found it.
 type Found struct {
 	model.Problem
-	Replicas int
+	Replicas int    // at least 1
 	First    string // name of one of these replicas
 }
 
-// Collector reads the lists of all replicas, at the leader. Its methods may be called from any goroutine.
+// Collector reads the lists of problems that all replicas write. The leader runs it. Its methods may be called from any
+// goroutine; only one Run at a time.
 type Collector struct {
 	log  *slog.Logger
 	now  atomic.Pointer[collected]
@@ -49,8 +50,9 @@ func NewCollector(log *slog.Logger) *Collector {
 	return &Collector{log: log}
 }
 
-// All returns the problems that replicas found, each once, sorted by object. more is the number of problems that the
-// replicas left out. The slice is shared and read-only. While Run does not run, the results are zero.
+// All returns the problems that replicas found, each once, sorted by object. more is the number of problems that are
+// missing because of the replicas' limits. The slice is shared and read-only. While Run does not run, the results are
+// nil and 0.
 func (c *Collector) All() (all []Found, more int) {
 	if now := c.now.Load(); now != nil {
 		return now.all, now.more
@@ -61,8 +63,9 @@ func (c *Collector) All() (all []Found, more int) {
 // Collected reports whether the lists were read at least once since Run began.
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
-// Run reads the lists in store until ctx ends, and then drops them. The caller runs it while this process is the
-// leader. The error means that store cannot follow the folder, which is a fault of this build.
+// Run reads the lists in store, and reads them again when they change, until ctx ends. Then it drops them and returns
+// nil. The caller runs it while this process is the leader. The error means that store cannot watch the lists' folder,
+// which is a fault of this build. Lists that cannot be decoded are logged and count as empty.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

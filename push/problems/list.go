@@ -20,7 +20,7 @@ const (
 	maxEncoded  = 384 << 10 // bytes of the encoded list
 )
 
-// list holds the problems that one replica found.
+// list contains the problems that one replica found, within the limits.
 type list struct {
 	Problems []entryJSON `json:"problems"`
 	// More is the number of problems that were left out.

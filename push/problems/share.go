@@ -28,19 +28,21 @@ const (
 	writeTime = 5 * time.Second // limit of one write
 )
 
-// Config holds the settings of a replica's Loop.
+// Config contains the settings of a replica's Loop.
 type Config struct {
-	Name string // name of the replica in the fleet
+	Name string // name of the replica, unique among the running replicas
 	// Find returns the current problems. It may cost as much as building all configuration. One goroutine calls it.
 	Find func() []model.Problem
-	// Revision returns the revision of the newest complete plan. While it is unchanged, Find is not called again.
+	// Revision returns the revision of the newest complete plan. While the revision is unchanged, Find is not called
+	// again.
 	Revision func() int64
 	// Every is the minimum time between two calls of Find, which competes with the serving of proxies; 0: a minute.
 	Every time.Duration
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Loop writes the problems of one replica. While etcd is away, the written list stays until its lease expires.
+// Loop writes the problems of one replica to etcd. While etcd is unreachable, the written list stays until its lease of
+// one minute expires.
 type Loop struct {
 	cfg   Config
 	path  string // path of this process's list
@@ -49,7 +51,7 @@ type Loop struct {
 	at    int64  // result of Revision at the last call of Find; -1: Find must be called
 }
 
-// New returns the Loop of a replica.
+// New returns the Loop of a replica. It starts nothing.
 func New(cfg Config) *Loop {
 	if cfg.Every == 0 {
 		cfg.Every = time.Minute
@@ -61,8 +63,8 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
 }
 
-// Run keeps the list in store up to date until ctx ends, and then deletes it. A write that fails is logged and
-// repeated, so the result is always nil.
+// Run keeps the list in store up to date until ctx ends, and then deletes the list. It first writes after Config.Every.
+// Failed writes are logged and repeated, so the result is always nil. Run it once.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)

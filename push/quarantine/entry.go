@@ -113,7 +113,7 @@ type group struct {
 	asked   []Reporter // reporters that had a retry, the newest last; bounded by maxAsked
 }
 
-// free reports whether the version was released and not refused by a quorum since.
+// free reports whether the version was released and has not been withheld again since.
 func (g *group) free() bool { return !g.withheld && !g.released.IsZero() }
 
 // newest returns the time of the last refusal or release. If there was neither, it returns that of the last failed

@@ -1,5 +1,6 @@
-// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them. It
-// also decides when a withheld version is sent to one proxy again, as a retry.
+// Package quarantine decides which versions of resources are withheld from whole views because proxies refused them. A
+// view is the configuration that proxies with equal inputs share. The package also decides when a withheld version is
+// sent to one proxy again, as a retry.
 //
 // A version is withheld from those proxies of a view that run one version of Envoy, after a quorum of distinct
 // identities with that Envoy has refused it. Proxies of the view with another Envoy are then sent the version one at a
@@ -22,17 +23,17 @@
 // a version that only the proxies of one service account refuse is withheld only from them. A withholding from all
 // proxies of the view takes precedence.
 //
-// Replicas exchange Reports, and each decides by the same rules. Whether a version is withheld from one identity alone,
-// each replica decides from the answers of its own proxies.
+// Replicas exchange Reports, and each decides by the same rules. Only for a withholding from one identity alone, each
+// replica uses the answers of its own proxies only.
 //
 // Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds. Never: a stream, etcd.
 //
 // # Replicas
 //
-// State is pure: its inputs are reports with their times, and its outputs are decisions. Each replica keeps a leased
-// list of its proxies' reports in refusals/ (push/quarantine/share), and reads the lists of the other replicas.
-// Identities in these lists are hashed. A report has the time at which it was made, so a list that is read again
-// changes nothing. Each replica decides by itself, with or without etcd.
+// State has no clock and no input or output: it gets reports with their times, and returns decisions. Each replica
+// keeps a leased list of its proxies' reports in refusals/ in etcd (push/quarantine/share), and reads the lists of the
+// other replicas. Identities in these lists are hashed. A report has the time at which it was made, so a list that is
+// read again changes nothing. Without etcd, a replica decides from its own proxies' reports.
 //
 // Every second serve.Server searches for a stream that lacks a version whose retry is due. It sends released versions
 // first to eight of the streams that lack them, and then to twice as many each second. Because of withheld versions,
@@ -53,7 +54,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Key is one version of one resource in the proxies' configuration of one view.
+// Key identifies one version of one resource in one view.
 type Key struct {
 	View    string // serve.Proxy.ID, equal on all replicas
 	Type    xds.Type
@@ -94,18 +95,18 @@ func CredentialOf(identity, credential string) (c Credential) {
 	return c
 }
 
-// Report is one proxy's answer to one version.
+// Report is one proxy's answer (ACK or NACK) to one version of a resource.
 type Report struct {
 	Key
 	Reporter Reporter
 	By       string // the SPIFFE ID of Reporter; empty: not authenticated
-	// Credential is bounded separately, so that no credential uses up the bounds of its identity. It is zero in reports of
-	// other replicas.
+	// Credential is bounded separately, so that no credential uses up the bounds of its identity. It is zero in reports
+	// of other replicas.
 	Credential Credential
 	Envoy      string        // version of the proxy's Envoy; empty: not stated
 	At         time.Time     // time of the answer; zero: now
 	Accepted   bool          // the version was acknowledged; false: refused
-	Retry      bool          // the version was sent to it as a retry
+	Retry      bool          // the version was sent to the proxy as a retry; Quarantine.Report sets it
 	Namespace  string        // namespace of the proxy
 	Text       string        // the proxy's message, shortened
 	Objects    []model.Place // the objects from which the resource was made, the likeliest cause first
@@ -140,12 +141,12 @@ type Config struct {
 	Settings
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: slog.Default()
-	// Share is called with each answer of this replica's proxies, to send it to other replicas. The goroutine that reads
-	// the stream calls it. nil: answers are not shared.
+	// Share is called by Quarantine.Report with each answer that counts for the whole view, to send it to other
+	// replicas. It must not block. nil: answers are not shared.
 	Share func(Report)
 }
 
-// Quarantine is a State for many goroutines, with a clock, a log and metrics.
+// Quarantine is a State with a clock, a log and metrics. It is safe for concurrent use.
 type Quarantine struct {
 	cfg    Config
 	active atomic.Int32 // number of withheld versions; with 0 Withholds costs nothing
@@ -177,9 +178,9 @@ func (q *Quarantine) WithheldFrom(view, identity, envoy string, stream uint64) [
 	return q.state.WithheldFrom(view, identity, envoy, stream)
 }
 
-// Withholds reports whether a version must not be sent on a stream, whose proxy k must cover. envoy is the version of
-// Envoy of the proxy, and stream the number of the stream, above 0. The call does not allocate. While no version is
-// withheld it costs nothing.
+// Withholds reports whether a version must not be sent on a stream. k must cover the stream's proxy (Key.Covers). envoy
+// is the version of Envoy of the proxy, and stream the number of the stream, above 0. It returns false for a stream
+// with a retry of the version (Begin). The call does not allocate. While no version is withheld it costs nothing.
 func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 	if q.active.Load() == 0 {
 		return false
@@ -192,9 +193,9 @@ func (q *Quarantine) Withholds(k Key, envoy string, stream uint64) bool {
 // Active reports whether any version is withheld. It costs nothing.
 func (q *Quarantine) Active() bool { return q.active.Load() > 0 }
 
-// Report processes the answer of a proxy of this replica, on the stream with a number above 0. If r.Key has an
-// Identity, the answer counts only for that identity. Otherwise it counts for all proxies of the view, and for the
-// identity of the proxy. A zero or future r.At is replaced by the present time. It calls Config.Share.
+// Report processes the answer of a proxy of this replica. stream is the number of the proxy's stream, above 0. If r.Key
+// has an Identity, the answer counts only for that identity. Otherwise it counts for all proxies of the view, and for
+// the identity of the proxy, and Config.Share is called. A zero or future r.At is replaced by the present time.
 func (q *Quarantine) Report(stream uint64, r Report) {
 	now := q.cfg.Now()
 	if r.At.IsZero() || r.At.After(now) {
@@ -227,13 +228,14 @@ func (q *Quarantine) answered(r *Report, stream uint64) {
 	q.state.Apply(*r)
 }
 
-// Merge processes reports of other replicas. Reports that were processed before have no effect.
+// Merge processes reports of other replicas. Reports that were processed before have no effect. It does not change
+// reports.
 func (q *Quarantine) Merge(reports []Report) {
 	now := q.cfg.Now()
 	q.change(now, func() { q.state.Merge(now, reports) })
 }
 
-// Tick removes expired state. The caller calls it about every second.
+// Tick ends retries without an answer and removes expired state. The caller must call it about every second.
 func (q *Quarantine) Tick() {
 	now := q.cfg.Now()
 	q.mu.RLock()
@@ -282,7 +284,7 @@ func (q *Quarantine) Remembers(k Key) bool {
 	return q.state.Remembers(k)
 }
 
-// Withheld returns the withheld versions, sorted by view, type and name.
+// Withheld returns the withheld versions, sorted by view, type and name; nil if no version is withheld.
 func (q *Quarantine) Withheld() []Withheld {
 	if !q.Active() {
 		return nil
@@ -292,8 +294,8 @@ func (q *Quarantine) Withheld() []Withheld {
 	return q.state.Withheld()
 }
 
-// Resumed returns the versions that were released since the last call, so that its only caller can send them to proxies
-// that lack them.
+// Resumed returns the versions that were released since the last call, at most 4096. They must be sent to the proxies
+// that lack them, so it should have one caller only.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxAsked bounds the reporters of retries that are remembered.
+// maxAsked is the maximum length of group.asked.
 const maxAsked = 16
 
 // pause returns the time between two retries.
@@ -39,9 +39,9 @@ func (e *entry) isDue(now time.Time, envoy string) bool {
 // Best is the result of Suits for a reporter that has neither refused the version nor had a retry.
 const Best = 2
 
-// Suits returns how suitable a reporter is for a retry of a version. Best means that it has neither refused the version
-// nor had a retry, and 1 that it has. 0 means that it must have no retry: it has acknowledged the version already, or
-// nothing is known about the version.
+// Suits returns how suitable a reporter is for a retry of a version. The result is Best if the reporter has neither
+// refused the version nor had a retry, and 1 if it has. 0 means that it must have no retry: the reporter has
+// acknowledged the version already, or there is no state about the version.
 func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	e := s.entries[k]
 	if e == nil {
@@ -59,7 +59,8 @@ func (s *State) Suits(k Key, envoy string, by Reporter) int {
 	return Best
 }
 
-// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due.
+// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due, the reporter
+// is not suitable, or a bound is reached; the version must not be sent then.
 func (s *State) Begin(now time.Time, k Key, envoy string, by Reporter, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.isDue(now, envoy) || s.Suits(k, envoy, by) == 0 {
@@ -94,7 +95,7 @@ func (s *State) Answered(k Key, envoy string, stream uint64) bool {
 	return true
 }
 
-// Leave ends the retries of a stream without an answer.
+// Leave ends all retries on a stream that has ended. They count as unanswered.
 func (s *State) Leave(now time.Time, stream uint64) {
 	for g := range s.flights {
 		if g.stream == stream {

@@ -11,7 +11,8 @@ func (s *State) WithheldFrom(view, identity, envoy string, stream uint64) (all [
 	return all
 }
 
-// Withholds reports whether a version must not be sent on a stream, whose proxy k must cover.
+// Withholds reports whether a version must not be sent on a stream. k must cover the stream's proxy, and envoy is the
+// proxy's version of Envoy. It returns false for a stream with a retry of the version.
 func (s *State) Withholds(k Key, envoy string, stream uint64) bool {
 	e := s.entries[k]
 	if e == nil || !e.withheld() || s.fromAll(k, envoy) {

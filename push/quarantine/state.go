@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Settings are the parameters of the rules.
+// Settings are the parameters of the rules. Zero and negative values mean the defaults.
 type Settings struct {
 	Quorum int           // distinct identities (credentials for Key.Identity) that withhold a version, at most 16; 0: 3
 	Keep   time.Duration // time for which a refusal counts; 0: DefaultKeep
 	Pause  time.Duration // time from the withholding to the first retry; doubles up to 4/5 of Keep; 0: DefaultPause
 	Wait   time.Duration // time after which a retry counts as unanswered; 0: 2 min
-	// Jitter returns a number from 0 to 1 for each pause. The number 1 makes the pause longer by 1/8, so that replicas do
-	// not retry at the same time. nil: random numbers.
+	// Jitter returns a number from 0 to 1 for each pause. The pause is longer by this number times 1/8, so that
+	// replicas do not retry at the same time. nil: random numbers.
 	Jitter func() float64
 }
 
@@ -41,7 +41,7 @@ const (
 // Decision is a decision about a version.
 type Decision uint8
 
-// The values of Decision.
+// The decisions.
 const (
 	Withhold Decision = iota // a version is withheld from now on
 	Release                  // the withholding ended by acknowledgements
@@ -105,8 +105,8 @@ func (s *State) Active() int { return s.active }
 // Remembers reports whether there is state about a version, so that reports about it still count.
 func (s *State) Remembers(k Key) bool { return s.entries[k] != nil }
 
-// Apply processes a report. r.At must not be in the future. A report that is older than the state of the version by
-// Settings.Keep has no effect.
+// Apply processes a report. r.At must not be zero or in the future. A report that is older than the newest state of the
+// version by more than Settings.Keep has no effect, and neither has a report beyond a bound.
 func (s *State) Apply(r Report) {
 	e := s.entries[r.Key]
 	if e == nil {
@@ -170,8 +170,8 @@ func (s *State) enter(r Report) *entry {
 	return e
 }
 
-// add adds the group of a version of Envoy to an entry. If there are too many groups, it removes the least important
-// one. It returns nil if none may be removed.
+// add adds the group of a version of Envoy to an entry. If there are too many groups, it removes the group with the
+// fewest reporters. It returns nil if no group may be removed, because all withhold the version or have a retry.
 func (s *State) add(e *entry, envoy string) *group {
 	if len(e.groups) >= maxEnvoys {
 		least := -1
@@ -260,7 +260,8 @@ func (s *State) dueAfter(g *group) time.Time {
 	return g.base.Add(pause + time.Duration(s.set.Jitter()*float64(pause)/8))
 }
 
-// Merge processes reports of other replicas, in the order of their times. A time after now counts as now.
+// Merge processes reports of other replicas, in the order of their times. A time after now counts as now. It does not
+// change reports.
 func (s *State) Merge(now time.Time, reports []Report) {
 	reports = slices.Clone(reports)
 	slices.SortStableFunc(reports, func(a, b Report) int { return a.At.Compare(b.At) })
@@ -275,8 +276,8 @@ func (s *State) Merge(now time.Time, reports []Report) {
 	}
 }
 
-// Tick ends retries whose time for an answer is over, and marks all entries, so that the next Decided removes expired
-// state.
+// Tick ends retries whose time for an answer is over. It also marks all entries, so that the next Decided removes
+// expired state.
 func (s *State) Tick(now time.Time) {
 	for g := range s.flights {
 		if !now.Before(g.until) {
@@ -288,8 +289,8 @@ func (s *State) Tick(now time.Time) {
 	}
 }
 
-// Decided removes expired state of the entries that changed since the last call. It returns the decisions about them,
-// and the number of retries without an answer since then.
+// Decided removes expired state of the versions that changed since the last call. It returns the decisions about these
+// versions, sorted by key, and the number of retries that ended without an answer since the last call.
 func (s *State) Decided(now time.Time) (events []Event, unanswered int) {
 	for e := range s.touched {
 		s.lapse(e, now)
@@ -336,7 +337,7 @@ func byKey(a, b Withheld) int {
 		cmp.Compare(a.Identity, b.Identity))
 }
 
-// Resumed returns the versions that were released since the last call, up to maxResumed.
+// Resumed returns the versions that were released since the last call, at most maxResumed.
 func (s *State) Resumed() []Key {
 	all := s.resumed
 	s.resumed = nil

@@ -61,9 +61,9 @@ func mergeDelegates(s *mirror.Snapshot, r model.Record) *unit {
 	return m.unit
 }
 
-// delegate returns the VirtualService to which a route delegates. If it cannot be used, the result is nil, and a
-// problem states that the route is left out. For an empty name there is no problem here, because the normaliser reports
-// it.
+// delegate returns the VirtualService to which a route delegates. If this VirtualService cannot be used, the result is
+// nil, and a problem states that the route is left out. For an empty name no problem is added, because the normaliser
+// reports it.
 func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
 	if to.GetName() == "" {
 		return nil
@@ -91,7 +91,8 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	return nil
 }
 
-// exported reports whether a list of namespaces contains one. The normaliser has resolved the list; empty means all.
+// exported reports whether exportTo contains the namespace to, or means all namespaces: it is empty or contains "*".
+// The normaliser has replaced "." by the namespace.
 func exported(exportTo []string, to string) bool {
 	return len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
 }

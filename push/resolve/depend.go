@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// set identifies records of one kind in one namespace. With a name it has the record of that name. Without a name it
-// has all records that have the labels and whose names begin with the prefix.
+// set identifies records of one kind in one namespace. With a name it contains the record of that name. Without a name
+// it contains all records that have the labels and whose names begin with the prefix.
 type set struct {
 	kind      model.Kind
 	namespace string
@@ -71,12 +71,12 @@ type dependency struct {
 	units func(r *Resolver, e mirror.Edit, touched map[model.Key]bool)
 }
 
-// dependencies has, for each kind of records, the units that are resolved again after an edit of a record. Both the old
-// and the new record count, because labels and selectors may lose elements and gain others.
+// dependencies is the table of dependencies: for each kind of records, the units that are resolved again after an edit
+// of a record. Both the old and the new record count, because an edit may add and remove labels.
 var dependencies = [model.NumKinds][]dependency{
 	model.KindVirtualService: {
 		{"itself", itself},                           // its delegates
-		{"roots", readers(model.KindVirtualService)}, // those that delegate to it
+		{"roots", readers(model.KindVirtualService)}, // VirtualServices that delegate to it
 	},
 	model.KindServiceEntry: {
 		{"itself", itself}, // its workloadSelector, its ports

@@ -1,5 +1,5 @@
 // Package resolve makes resolved snapshots, in which records no longer refer to other records by name or labels. The
-// plan reads resolved snapshots instead of the mirror's.
+// mirror provides the source's snapshots, the records as they are stored. The plan reads resolved snapshots instead.
 //
 //   - The routes of delegates are merged into a VirtualService that delegates to them. A merged route still names its
 //     delegate in the field delegate, for explanations. A route of the source has either a delegate or an action.
@@ -10,9 +10,9 @@
 //
 // Data structures. A unit is the resolution of one record that refers to others. It has the sets of records that it
 // reads (kind and namespace, with a name or labels), the resulting record, and problems. An index finds the units that
-// read a record. The overlay has the results of all units, by key. A resolved snapshot is the source's snapshot with
-// the records of the overlay. While the overlay is empty, the resolved snapshot is the source's snapshot itself.
-// Otherwise the two share nearly all memory (see Resolver.snapshot).
+// read a record. The overlay contains the results of all units, by key. A resolved snapshot is the source's snapshot
+// with the records of the overlay. While the overlay is empty, the resolved snapshot is the source's snapshot itself.
+// Otherwise both snapshots share nearly all memory (see Resolver.snapshot).
 //
 // One change. For each edit, the table of dependencies determines the units that the record before or after the edit
 // touches. These units are resolved again. The resulting change has the edits of the source, except for records in the
@@ -24,6 +24,5 @@
 // differences between its two snapshots. The result of a unit depends only on the source's newest snapshot, so all
 // replicas have the same results and store none. After a panic, however, a unit keeps its last result.
 //
-// Owns: nothing that others change; a Resolver belongs to one goroutine.  Reads: store/mirror.  Never: clocks, sockets,
-// Envoy types.
+// Owns: the units, the index and the overlay of a Resolver. Reads: store/mirror. Never: clocks, sockets, Envoy types.
 package resolve

@@ -34,7 +34,7 @@ type Resolver struct {
 	drift    int // number of edits since resolved was derived from source
 }
 
-// New returns a Resolver at the empty snapshot. It reports panics to crashes; nil: to a new log.
+// New returns a Resolver at the empty snapshot. It recovers from panics and reports them to crashes; nil: to a new log.
 func New(crashes *crash.Log) *Resolver {
 	if crashes == nil {
 		crashes = crash.New(nil)
@@ -44,13 +44,14 @@ func New(crashes *crash.Log) *Resolver {
 		readers: map[setKey]map[model.Key]struct{}{}, overlay: map[model.Key]model.Record{}}
 }
 
-// Snapshot resolves a snapshot from scratch. It returns the resolved snapshot and the result of Problems.
+// Snapshot resolves a snapshot from scratch. It returns the resolved snapshot and the problems, sorted.
 func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []model.Problem) {
 	r := New(nil)
 	return r.Step(mirror.Diff(mirror.Empty(), s)).New, r.Problems()
 }
 
-// Fork returns an independent Resolver at the same snapshot, which another goroutine may use.
+// Fork returns an independent Resolver at the same snapshot, which another goroutine may use. Both report panics to the
+// same log.
 func (r *Resolver) Fork() *Resolver {
 	next := *r
 	next.units, next.overlay = maps.Clone(r.units), maps.Clone(r.overlay)
@@ -65,8 +66,9 @@ func (r *Resolver) Fork() *Resolver {
 func (r *Resolver) Source() *mirror.Snapshot { return r.source }
 
 // Step resolves a change of the source and returns the change of the resolved snapshots. Old of the result is New of
-// the previous result. If c.Old is not the snapshot of the previous step (Source), the difference from that snapshot to
-// c.New is resolved.
+// the previous result. If c.Old is not the snapshot of the previous step (Source), Step resolves the difference between
+// that snapshot and c.New instead of c.Edits. It does not change c; snapshots are immutable. The cost is described in
+// the package comment.
 func (r *Resolver) Step(c mirror.Change) mirror.Change {
 	if r.source.Revision() == 0 && c.Old.Revision() == 0 {
 		r.source, r.resolved = c.Old, c.Old // both are empty
@@ -214,7 +216,8 @@ func (r *Resolver) snapshot(edits []mirror.Edit) *mirror.Snapshot {
 	return r.resolved.With(edits, r.source)
 }
 
-// Problems returns the problems of all records that refer to others, sorted (model.Problem.Compare).
+// Problems returns the problems of all records that refer to others, sorted (model.Problem.Compare). The caller owns
+// the slice.
 func (r *Resolver) Problems() []model.Problem {
 	var all []model.Problem
 	for _, u := range r.units {

@@ -14,15 +14,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// AgentType is a resource type in addition to Envoy's types. Agents request it on the stream that they forward for
-// Envoy, and do not forward the response. A client has at most one resource of the type. The server pushes the resource
-// when it changes (Server.AgentResourceChanged). For delta.State an AgentType is a dynamic type.
+// AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request it on the
+// stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one resource of
+// the type. The server pushes the resource when it changes (Server.AgentResourceChanged). delta.State processes an
+// AgentType as a dynamic type.
 type AgentType struct {
 	// TypeURL is the requested type. It must not be one of xds.Type.
 	TypeURL string
-	// Resource returns the client's resource, or nil if the client has no resource of the type. It is called before each
-	// response of a subscribed stream, within the stream's turn (fanout.Loop.Join), so it must return in constant time.
-	// For equal content it should return the same pointer, so that streams share the bytes.
+	// Resource returns the client's resource, or nil if the client has no resource of the type. It is called before
+	// each response of a subscribed stream, by any goroutine, within the stream's turn to send. So it must return in
+	// constant time. For equal content it should return the same pointer, so that streams share the bytes.
 	Resource func(Client, Proxy) *AgentResource
 }
 
@@ -37,8 +38,8 @@ type AgentResource struct {
 // agentMarshal makes equal messages equal bytes.
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type. It fails if the
-// name is not UTF-8, or if the message does not marshal.
+// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type. It does not keep
+// the message. It fails if the name is not UTF-8, or if the message does not marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -57,7 +58,7 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource returns the resource of a manifest with one resource, or nil for a nil or empty manifest.
+// PlannedAgentResource returns the resource of a manifest that has at most one; nil for a nil or empty manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -72,7 +73,7 @@ func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
 // AgentResourceChanged notifies the server that the resource of an agent type may have changed for any client. Every
-// subscribed stream requests a turn in the lane of configuration. The call does not block; it marks each stream.
+// subscribed stream requests a turn to send. The call does not block; its cost grows with the number of streams.
 // Unknown types are ignored.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
@@ -192,8 +193,8 @@ func (x *exchange) waitingSince(t xds.Type) *int64 {
 // AgentSubscriptionInfo describes one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
-	Version  string // version that the client has, if it accepts the responses in flight; empty: none
-	Refused  string // version that the client refused and is not sent again; empty: none
+	Version  string // version that the client has, if it accepts the responses in flight; empty: it has no resource
+	Refused  string // version that the client refused and is not sent again; empty: no such version
 	InFlight bool   // a response is not acknowledged
 }
 

@@ -25,14 +25,15 @@ import (
 )
 
 // Answer is a type for requests of operators' tools (istio.io/debug). Each request gets one response, and nothing is
-// pushed. A stream whose first request is of such a type needs no view and does not wait for admission; it is then only
-// for such requests.
+// pushed. A stream whose first request is of such a type belongs to a tool: it is not planned and does not wait for
+// admission. Agents send such requests on a proxy's stream.
 type Answer struct {
 	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources returns the resources for the names in a request. The goroutine that reads the stream calls it, and it may
-	// take long. It is called for any number of streams concurrently, so it must bound its concurrent work. The error must
-	// be a gRPC status. A tool's stream ends with it. A proxy's stream continues without a response.
+	// Resources returns the resources for the names in a request, at most 16. The goroutine that reads the stream calls
+	// it, and it may take long. It is called for any number of streams concurrently, so it must bound its concurrent
+	// work. The error must be a gRPC status: a tool's stream ends with this status; a proxy's stream continues, and
+	// gets a response without resources.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
@@ -41,8 +42,8 @@ const (
 	maxAnswers   = 2   // answers that may wait on a proxy's stream; further requests get no response
 	maxQuestion  = 16  // names in one request
 	maxQueryName = 512 // bytes of a name
-	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Answers may be large, and the
-	// connections of tools slow.
+	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Answers may be large, and
+	// connections of tools may be slow.
 	maxUnread = 4
 )
 
@@ -64,10 +65,10 @@ func (a *answer) over() {
 	}
 }
 
-// Get implements mem.BufferPool.
+// Get returns a buffer of n bytes from gRPC's default pool (mem.BufferPool).
 func (a *answer) Get(n int) *[]byte { return mem.DefaultBufferPool().Get(n) }
 
-// Put implements mem.BufferPool. gRPC calls it with the bytes of the answer after it has written them.
+// Put ends the answer (mem.BufferPool). gRPC calls it with the bytes of the answer after it has written them.
 func (a *answer) Put(*[]byte) { a.over() }
 
 // encode returns the bytes of the answer for gRPC, and releases the message. It fails if the message does not marshal.
@@ -110,8 +111,8 @@ func (n *nonces) made(nonce string) bool {
 	return err == nil && number > 0 && number <= n.last
 }
 
-// reply answers a request of the i-th type. A request with the nonce of an answer of this stream is its ACK, and a
-// request with error_detail is a NACK; both get no response. Other nonces are ignored, because istioctl sends the
+// reply answers a request of the i-th type. A request with the nonce of an earlier answer of this stream is an ACK, and
+// a request with error_detail is a NACK; neither gets a response. Other nonces are ignored, because istioctl sends the
 // current time as response_nonce with each request, even the first (istio pkg/adsc ADSC.Send). The error is the gRPC
 // status with which a tool's stream must end.
 func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
@@ -125,7 +126,7 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	a := &st.srv.cfg.Answers[i]
 	resources, done, err := st.resources(ctx, a, m)
 	if err != nil && st.proxy == nil {
-		return err // the stream ends, and its end is logged
+		return err // the end of the stream is logged
 	}
 	if err != nil {
 		st.srv.clients.Warn("a tool's question was not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)

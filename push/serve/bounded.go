@@ -20,9 +20,9 @@ import (
 const (
 	BoundStreams   = "streams"   // a stream was refused, or ended so that its identity could open another one
 	BoundJoins     = "joins"     // a join was refused
-	BoundNames     = "names"     // names were ignored
+	BoundNames     = "names"     // subscribed names were ignored
 	BoundQuestions = "questions" // a tool's request was refused
-	BoundMessages  = "messages"  // a stream ended because the requests of its caller that wait are too large
+	BoundMessages  = "messages"  // a stream ended because its caller's requests in progress are too large
 )
 
 // sourceLimits bound the streams of one address on plain text, where only the address of a caller is known. They
@@ -35,9 +35,9 @@ var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20
 // counted, because counting needs a lock.
 const largeRequest = 16 << 10
 
-// hold counts the bytes of a request while it is handled. It returns the counted bytes, which its caller must release
-// (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its bound, its
-// stream with most bytes ends; that may be this stream.
+// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function must
+// release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its
+// bound, its stream with most bytes ends; that may be this stream.
 func (st *stream) hold(bytes int) (counted int) {
 	if bytes < largeRequest {
 		return 0
@@ -67,8 +67,8 @@ func (st *stream) enter() (err error) {
 	return nil
 }
 
-// Holder returns the budget holder of a caller. from is the caller's address (host:port); if it is invalid, Holder.From
-// is zero.
+// Holder returns the holder for budgets (push/budget) of a caller. from is the caller's address (ip:port); if from is
+// invalid, Holder.From is zero.
 func Holder(who attest.Caller, from string) budget.Holder {
 	h := budget.Holder{Identity: who.ID.String(), Credential: who.Credential(), Pod: who.Pod != ""}
 	if at, err := netip.ParseAddrPort(from); err == nil {

@@ -12,7 +12,7 @@ const (
 	largeBuffer = 16 << 10 // size of the largest frame that the server accepts
 )
 
-// Get implements mem.BufferPool. The buffer may contain old bytes.
+// Get returns a buffer of n bytes, which may contain old bytes.
 func (p *buffers) Get(n int) *[]byte {
 	pool, size := &p.small, smallBuffer
 	switch {
@@ -30,7 +30,7 @@ func (p *buffers) Get(n int) *[]byte {
 	return &b
 }
 
-// Put implements mem.BufferPool.
+// Put returns a buffer to the pool; buffers of other sizes than the pool's are dropped.
 func (p *buffers) Put(b *[]byte) {
 	switch cap(*b) {
 	case smallBuffer:

@@ -41,8 +41,8 @@ func (st *stream) authenticate(ctx context.Context) error {
 	return st.enter()
 }
 
-// newest returns the place of this server's newest state (Config.Place). It returns "" for clients that do not
-// understand places.
+// newest returns the position of this server's newest state in the sequence of leaders' writes (Config.Place). It
+// returns "" for clients that do not understand such positions.
 func (st *stream) newest() string {
 	if !st.places || st.srv.cfg.Place == nil {
 		return ""

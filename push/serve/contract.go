@@ -11,11 +11,11 @@ import (
 	"navarch.io/navarch/push/manifest"
 )
 
-// ErrNotReady is the error of a Planner whose snapshot is not complete; it may be wrapped. The stream ends with
-// Unavailable, and the proxy tries again.
+// ErrNotReady is the error of Planner.Join while the replica's snapshot is not complete; it may be wrapped. The stream
+// ends with Unavailable, and the proxy tries again.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
-// BehindError is the error of a Planner for a client that has seen a newer revision than this replica has; it may be
+// BehindError is the error of Planner.Join for a client that has seen a newer revision than this replica has; it may be
 // wrapped. The stream ends with Unavailable. A trailer names the replica's revision, so that the client connects to
 // another replica.
 type BehindError struct {
@@ -34,36 +34,36 @@ func (e *BehindError) Unwrap() error { return e.Err }
 // Client describes the peer of a stream.
 type Client struct {
 	ID          string               // node ID in the first request
-	Node        []byte               // node in the first request (core.v3.Node); the server's, valid until Join returns
+	Node        []byte               // encoded core.v3.Node of the first request; read-only, valid until Join returns
 	Identity    string               // SPIFFE ID of the authenticated peer; empty on plain text
 	Caller      attest.Caller        // the peer with its credential; zero on plain text
 	Addr        string               // the peer's address, host:port
 	Envoy       string               // version of the peer's Envoy; empty if not stated
 	MinRevision agentapi.MinRevision // the newest state that the peer has seen
 	Secure      bool                 // the connection is TLS
-	// Holds means that the client probably holds its resources already. Its first request listed held resources, or was
-	// an agent's request for an agent resource. Such an agent requests its admission before it moves its Envoy to this
+	// Holds reports that the client probably has its resources already. Its first request listed such resources, or was
+	// an agent's request for an AgentType. An agent sends the latter to be admitted before it moves its Envoy to this
 	// replica, and lists Envoy's resources afterwards.
 	Holds bool
 }
 
-// Planner plans the configuration of clients.
+// Planner plans the configuration of clients. Its methods are called from any goroutine.
 type Planner interface {
 	// Join plans a view for a client. It blocks until the view's first set is complete and, within bounds, as new as
 	// c.MinRevision, or until ctx ends. ctx ends with the stream. The stream ends with Join's error: ErrNotReady and
-	// BehindError become Unavailable, and an error with a gRPC status is sent unchanged. Any other error is about the node
-	// and becomes InvalidArgument with its text.
+	// BehindError become Unavailable, and an error with a gRPC status is sent unchanged. Any other error is about the
+	// node and becomes InvalidArgument with its text.
 	//
 	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
-	// after Leave. moved does not block (plan.Loop.Join). Its argument is the lane: fanout.Endpoints if only endpoints
-	// differ from the previous set.
+	// after Leave. moved does not block. Its argument is the lane: fanout.Endpoints if only endpoints differ from the
+	// previous set, else fanout.Config.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
-// Ender is a Proxy whose planning may end by itself. Its Set then stays unchanged, moved is called, and the stream ends
-// with Internal.
+// Ender is a Proxy whose planning may fail. After a failure its Set stays unchanged, the Planner calls moved, and the
+// stream ends with Internal.
 type Ender interface {
-	// Err returns the reason for the end, whose text is sent to the client. It returns nil while planning goes on.
+	// Err returns the reason for the failure, whose text is sent to the client; nil while planning continues.
 	Err() error
 }
 
@@ -74,11 +74,11 @@ type Proxy interface {
 	Set() *manifest.Set
 	// Namespace returns the proxy's namespace. The fan-out shares its turns fairly between namespaces.
 	Namespace() string
-	// ID returns the identifier of the view. It is equal for all clients with the same resources of the scope, and may
-	// change with the set. A version that several of these clients refuse is withheld from all (push/quarantine).
+	// ID returns the identifier of the view. It is equal for all clients that have the same outbound configuration, and
+	// may change with the set. A version that several of these clients refuse is withheld from all (push/quarantine).
 	ID() string
-	// Confirm waits until Set is as new as the set of any replica at the time of the call. It is called for a client that
-	// joined early, while another replica served it (Client.Holds). Errors have the same meaning as those of Join.
+	// Confirm waits until Set is as new as the set of any replica at the time of the call. It is called for a client
+	// that joined early, while another replica served it (Client.Holds). Errors have the same meaning as those of Join.
 	Confirm(ctx context.Context) error
 	// Leave ends the planning for the client. It is called once.
 	Leave()

@@ -19,19 +19,19 @@ func (x *exchange) pay(n int) {
 	})
 }
 
-// Owing is a stream whose client has not acknowledged a change.
+// Owing describes a stream whose client has not acknowledged a change.
 type Owing struct {
 	StreamInfo
-	// Since is when the client was last up to date. It is zero if the client connected with older resources and has not
-	// been up to date on this stream.
+	// Since is the time at which the client was last up to date. It is zero if the client connected with older
+	// resources and has not been up to date on this stream.
 	Since time.Time
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
 
 // Owing returns the streams whose clients have not acknowledged a change for which of returns true. It includes streams
 // that resumed and have not been up to date yet, because their clients may hold older resources of another replica.
-// Only namespaces for which sees returns true count. It describes at most `most` streams, sorted by node ID; count is
-// the number of all.
+// Only namespaces for which sees returns true count. described has at most `most` of these streams, chosen arbitrarily
+// and sorted by node ID; count is the number of all. described may have fewer, because streams end meanwhile.
 func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {

@@ -20,14 +20,14 @@ import (
 type exchange struct {
 	proxy Proxy
 	turn  atomic.Pointer[fanout.Stream]
-	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: it does not
-	// wait.
+	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: it does
+	// not wait.
 	markedAt [fanout.NumLanes]atomic.Int64
-	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the client
-	// is up to date, or the view has not changed since the stream joined.
+	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the
+	// client is up to date, or the view has not changed since the stream joined.
 	movedAt atomic.Int64
-	// may is the newest plan (manifest.Set.Plan) that the stream may be sent; anyPlan until the client is up to date for
-	// the first time.
+	// may is the newest plan (manifest.Set.Plan) that the stream may be sent; anyPlan until the client is up to date
+	// for the first time.
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts

@@ -9,15 +9,16 @@ import (
 
 // Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines and should
 // return quickly. Sent, Pushed, Queued, Wrote and Converged are called within a stream's turn (fanout.Loop.Join). The
-// goroutine that reads the stream or checks deadlines calls the others and waits for them. Comments name the metrics.
+// goroutine that reads the stream or checks deadlines calls the others and waits for them. After the colons are the
+// names of the metrics.
 type Hooks struct {
 	Streams func(change int)                                // a stream joined (+1) or ended (-1): pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response was sent: pilot_xds_pushes; bytes on the wire
 	Pushed  func(t xds.Type, took time.Duration)            // time to compute and send one response: pilot_xds_push_time
 	Queued  func(wait time.Duration)                        // time from a mark to the turn: pilot_proxy_queue_time
 	Wrote   func(took time.Duration)                        // time in which the transport accepted one response: pilot_xds_send_time
-	// Acked receives the time from a response to its ACK. node is the node ID, and rev the store's revision from which the
-	// response was made.
+	// Acked receives the time from a response to its ACK. node is the node ID, and rev the store's revision from which
+	// the response was made.
 	Acked     func(t xds.Type, node string, rev int64, took time.Duration)
 	Converged func(took time.Duration) // time from a change of the view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
@@ -37,7 +38,7 @@ type Refusal struct {
 	Name      string // the refused resource; empty: not known yet, the response is sent again in halves
 	Version   string // the refused version, which is not sent again to the client
 	Envoy     string // version of the client's Envoy
-	Good      string // the version that stays in effect; empty: none
+	Good      string // the version that stays in effect; empty: the client has no version
 	Text      string // Envoy's message, shortened
 	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame).
 	Objects  []model.Place
@@ -45,7 +46,7 @@ type Refusal struct {
 	At       time.Time
 }
 
-// fill sets hooks that are nil to functions without effect.
+// fill replaces nil hooks by functions without effect.
 func (h *Hooks) fill() {
 	if h.Streams == nil {
 		h.Streams = func(int) {}

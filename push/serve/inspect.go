@@ -22,23 +22,24 @@ type StreamInfo struct {
 	Opened    time.Time
 	Target    int64 // revision of the newest set of the view
 	Unacked   int   // unacknowledged bytes
-	// Behind is the time of the view's first change that the client has not acknowledged. It is zero if the client is up
-	// to date, or if the view has not changed since the stream joined.
+	// Behind is the time of the view's first change that the client has not acknowledged. It is zero if the client is
+	// up to date, or if the view has not changed since the stream joined.
 	Behind             time.Time
 	Types              [xds.NumTypes]delta.Info
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal // the client's refusals of versions that are not sent to it because of that
+	Refusals           []Refusal // refused versions that are still not sent to the client again
 	Withheld           []Withheld
 }
 
-// Inspect describes the joined streams, sorted by node ID and then by age.
+// Inspect describes the joined streams, sorted by node ID and then by age, the oldest first.
 func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
 // InspectOf describes the joined streams for which of returns true, sorted by node ID and then by age. Other streams
-// cost almost nothing. So frequent requests about one proxy or one tenant are cheap.
+// cost almost nothing, so frequent calls for one proxy or one tenant are cheap. of must not block. The result is not
+// nil.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
 }
@@ -68,7 +69,7 @@ func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 // Withheld is a version that is withheld from one stream whose set contains it.
 type Withheld struct {
 	quarantine.Withheld
-	Good string // the version that the client has instead; empty: none, or an unknown one
+	Good string // the version that the client has instead; empty: no version, or unknown
 }
 
 // withheldFrom returns the versions that are withheld from the stream. view has the withheld versions of its view.
@@ -92,7 +93,7 @@ func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
 
 // Withheld returns the versions that are withheld from views. For a view with proxies at this replica, it returns only
 // versions that the set of one of these proxies contains. For other views it returns all versions that the quarantine
-// still knows.
+// still knows. The result is nil without such versions.
 func (s *Server) Withheld() (all []quarantine.Withheld) {
 	views := s.cfg.Quarantine.Withheld()
 	if len(views) == 0 {
@@ -133,7 +134,7 @@ func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums)
 	})
 }
 
-// standing returns the same as quarantined. The caller holds the lock.
+// standing is quarantined for a caller that holds the lock.
 func (x *exchange) standing() (all []Refusal) {
 	for _, r := range x.refusals {
 		if r.Name != "" && x.state.Quarantined(r.Type, r.Name) == r.Version {
@@ -143,16 +144,17 @@ func (x *exchange) standing() (all []Refusal) {
 	return all
 }
 
-// quarantined returns the client's refusals of versions that are not sent to it because of that.
+// quarantined returns the client's refusals of versions that are still not sent again to this client.
 func (x *exchange) quarantined() (all []Refusal) {
 	x.locked(func() { all = x.standing() })
 	return all
 }
 
-// Refusals returns, for all streams, the client's refusals of versions that are not sent to it because of that.
+// Refusals returns the refusals of all streams whose versions are still not sent again to the client that refused; nil
+// without such refusals.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
-// RefusalsOf returns the same as Refusals for the streams of proxies in the namespaces for which of returns true.
+// RefusalsOf is Refusals for the streams of proxies in the namespaces for which of returns true.
 func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
 		if of(st.proxy.Namespace()) {

@@ -2,14 +2,15 @@ package serve
 
 import "net"
 
-// Listen returns a listener that wraps l, so that the server can close the connection of a stream. gRPC has no other
-// way to end a stream whose client neither reads nor disconnects. Closing the result closes l.
+// Listen returns a listener that wraps l, so that a Server can close the connection of a stream. gRPC has no other way
+// to end a stream whose client neither reads nor disconnects. Close of the result closes l, and errors of Accept are
+// those of l.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 // listener is the result of Listen.
 type listener struct{ net.Listener }
 
-// Accept implements net.Listener.
+// Accept returns the next connection, wrapped in a conn. Errors are those of the listener below.
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -19,7 +20,7 @@ func (l listener) Accept() (net.Conn, error) {
 }
 
 // conn is a connection that serves small reads from one larger read of the kernel. gRPC and TLS read a header first. An
-// ACK is hardly longer than the header, so that one read of the kernel suffices for both.
+// ACK is hardly longer than the header, so one read from the kernel suffices for both.
 type conn struct {
 	net.Conn
 	remote   *address
@@ -31,7 +32,8 @@ type conn struct {
 // TLS.
 const aheadSize = 200
 
-// Read implements net.Conn. A read that is smaller than the buffer is served from it.
+// Read reads from the buffer if b is smaller than the buffer; the buffer is filled from the connection first if it is
+// empty.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.from == c.to {
 		if len(b) == 0 || len(b) >= len(c.ahead) {
@@ -41,14 +43,14 @@ func (c *conn) Read(b []byte) (int, error) {
 		if n <= 0 {
 			return n, err
 		}
-		c.from, c.to = 0, uint8(n) // the kernel returns the error again for the next read
+		c.from, c.to = 0, uint8(n) // an error is dropped here: the connection returns it again at the next read
 	}
 	n := copy(b, c.ahead[c.from:c.to])
 	c.from += uint8(n)
 	return n, nil
 }
 
-// RemoteAddr implements net.Conn.
+// RemoteAddr returns the peer's address, as an *address.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // address is a peer's address with a function that closes the connection. gRPC passes it to the stream's handler.

@@ -9,7 +9,8 @@ import (
 // errSentAway is the cause for which SendAway closes a stream. Such an end is not logged as a failure.
 var errSentAway = errors.New("this replica sends the stream to another one")
 
-// Subscribed returns the number of joined streams, and how many of them have subscribed to the agent type typeURL.
+// Subscribed returns the number of joined streams, and the number of those that have subscribed to the agent type
+// typeURL. The latter is 0 for an unknown type.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
 	if i, is := s.agentTypes[typeURL]; is {
@@ -22,9 +23,9 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	return len(all), subscribed
 }
 
-// SendAway closes up to n streams, chosen at random, and returns how many it closed. Streams without a subscription to
-// agentType are closed first. Streams with one are closed only if all is set. Clients see the end of their connection.
-// The caller must ensure that they reconnect to another replica.
+// SendAway closes up to n streams, chosen at random, and returns the number of closed ones; 0 for n of 0 or less.
+// Streams without a subscription to agentType are closed first. Streams with such a subscription are closed only if all
+// is set. Clients see the end of their connection. The caller must ensure that they reconnect to another replica.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0
@@ -46,8 +47,8 @@ func (s *Server) SendAway(n int, agentType string, all bool) int {
 	return closed
 }
 
-// Lag returns the longest time for which a stream has waited for a turn at the time now. Streams on which a goroutine
-// sends do not count, because their clients may be slow to read.
+// Lag returns the longest time for which a stream has waited for a turn at the time now; 0 if no stream waits. Streams
+// on which a goroutine sends do not count, because their clients may be slow to read.
 func (s *Server) Lag(now time.Time) (longest time.Duration) {
 	for _, st := range s.all() {
 		for l := range st.markedAt {

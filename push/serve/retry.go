@@ -59,8 +59,8 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 	}
 }
 
-// reporter returns the reporter that the client is for the quarantine of a version: its credential if the version is
-// withheld from its identity alone, otherwise its identity.
+// reporter returns the identifier by which the quarantine of a version counts this client: the client's credential if
+// the version is withheld from its identity alone, otherwise its identity.
 func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	if k.Identity != "" {
 		return quarantine.Reporter(st.credential())

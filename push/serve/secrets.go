@@ -15,11 +15,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// SecretSubscriber is a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are expensive to
-// build, and few of them are requested.
+// SecretSubscriber is implemented by a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are
+// expensive to build, and few of them are requested.
 type SecretSubscriber interface {
-	// SubscribeSecrets adds and drops subscriptions. It may block briefly, and returns when Set contains those of the
-	// added Secrets that exist, or when ctx ends.
+	// SubscribeSecrets adds and drops subscriptions by resource name. It may block briefly, and returns when Set
+	// contains those of the added Secrets that exist, or when ctx ends. The goroutine that reads the stream calls it.
+	// The implementation may keep the slices.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 

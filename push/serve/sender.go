@@ -12,7 +12,8 @@ import (
 type sender struct {
 	task  task
 	again bool // a turn was granted since the goroutine read offers and withheld, which may be out of date
-	// due means that the response being written exceeds the credit, so the client must read it before it can acknowledge.
+	// due means that the response being written exceeds the credit, so the client must read it before it can
+	// acknowledge.
 	due       bool
 	unwritten bool // gRPC may not have written the last answer yet, so that the next response may block
 }
@@ -84,8 +85,8 @@ type found uint8
 const (
 	nothing   found = iota // no response is left; the caller has ceased to be the sending goroutine
 	something              // there is a response, which the caller must write
-	// lookAgain means that a turn was granted since the caller read offers and withheld. The caller must read both again,
-	// and then call next.
+	// lookAgain means that a turn was granted since the caller read offers and withheld. The caller must read both
+	// again, and then call next.
 	lookAgain
 )
 

@@ -27,29 +27,32 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config configures a Server. Only Planner is required.
+// Config configures a Server. Only Planner is required. Its functions are called from several goroutines at a time.
 type Config struct {
 	Planner Planner
-	Budget  fanout.Budget // Streams is PILOT_PUSH_THROTTLE
+	Budget  fanout.Budget // bounds of the sends in progress; Streams is PILOT_PUSH_THROTTLE
 	Workers int           // number of sending goroutines; 0: one for each processor
 	Hooks   Hooks
 	// Quarantine withholds versions from a view after several of the view's proxies have refused them. nil: a new
 	// quarantine, which other replicas do not share.
 	Quarantine *quarantine.Quarantine
-	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. text is the
-	// client's message. The goroutine that reads the stream calls it. nil: refusals name no objects.
+	// Blame returns the objects from which a refused resource of a proxy was made, the likeliest cause first. text is
+	// the client's message. The goroutine that reads the stream calls it. nil: refusals name no objects.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
 	// Authenticate returns the identity of the peer of a call. Its error ends the stream: with Unavailable if it is
-	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is sent
-	// only configuration that needs no identity. nil: peers on plain text have no identity, and peers on TLS are refused.
+	// attest.ErrUnavailable, otherwise with Unauthenticated. The zero Caller is a peer without an identity, which is
+	// sent only configuration that needs no identity. nil: peers on plain text have no identity, and peers on TLS are
+	// refused.
 	Authenticate func(context.Context) (attest.Caller, error)
 	// Refused returns the reason why an authenticated caller is no longer served, or nil if it is. With a reason the
-	// stream ends with PermissionDenied. It is called when a stream joins, and by Recheck. nil: no caller is refused.
+	// stream ends with PermissionDenied. It is called when a stream joins, and by Recheck, not for peers without an
+	// identity. nil: no caller is refused.
 	Refused func(attest.Caller) error
-	// MayHaveKeys reports whether a caller may be sent Secrets that it has not requested before, and new versions of other
-	// Secrets. If it may not, a request for new Secrets is ignored, and new versions wait for Recheck. If again is set,
-	// the stream ends, so that its client returns with a newer credential. It is called before each response of a stream
-	// with Secrets, within the stream's turn (fanout.Loop.Join). nil: every caller may have them.
+	// MayHaveKeys reports whether a caller may be sent Secrets that it has not requested before, and new versions of
+	// other Secrets. If the caller may not, a request for new Secrets is ignored, and new versions wait for Recheck. If
+	// again is set, the stream ends, so that its client returns with a newer credential. It is called before each
+	// response of a stream with Secrets, within the stream's turn (fanout.Loop.Join). nil: every caller may have
+	// Secrets.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers bounds what each identity uses; nil: a new Ledger with the default limits.
 	Callers *budget.Ledger
@@ -61,16 +64,17 @@ type Config struct {
 	Answers []Answer
 	// Identifier names the control plane in responses to tools (ControlPlane.identifier).
 	Identifier string
-	// Store returns the name of the store to which revisions belong. If it is nil or returns "", clients receive no name.
+	// Store returns the name of the etcd store to which revisions belong. If Store is nil or returns "", clients
+	// receive no name.
 	Store func() string
-	// Place returns the place of the newest state that this replica has read in the leaders' chain. If it is nil or
-	// returns "", clients receive no place.
+	// Place returns the position, in the sequence of all leaders' writes, of the newest state that this replica has
+	// read: an opaque text (agentapi.MinRevision.Place). If Place is nil or returns "", clients receive no position.
 	Place        func() string
-	AckDeadline  time.Duration // time for an ACK, after which the stream is closed; 0: 60 s
-	WriteTimeout time.Duration // time to write a response that may block, after which the stream is closed; 0: 30 s
-	ResumeTime   time.Duration // time for a resuming client to request all types that it held; 0: 5 s
+	AckDeadline  time.Duration // time for an ACK, after which the stream is closed; 0 or less: 60 s
+	WriteTimeout time.Duration // time to write a response that may block, then the stream is closed; 0 or less: 30 s
+	ResumeTime   time.Duration // time for a resuming client to request all types that it had; 0 or less: 5 s
 	Log          *slog.Logger  // nil: slog.Default()
-	Crashes      *crash.Log    // receives panics that end one stream; nil: a new one that logs to Log
+	Crashes      *crash.Log    // receives panics that end one stream; nil: a Log that writes to Log
 	// Ledger counts the acknowledgements of each published plan; nil: they are not counted.
 	Ledger *ledger.Ledger
 }
@@ -94,12 +98,12 @@ type Server struct {
 	mu      sync.Mutex // guards streams; no other lock is acquired while it is held
 	streams map[uint64]*stream
 
-	// resuming maps a released version that is being sent to the number of streams that were marked last. Only watch uses
-	// it.
+	// resuming maps a released version that is being sent to the number of streams that were marked last. Only watch
+	// uses it.
 	resuming map[quarantine.Key]int
 }
 
-// New returns a Server. It panics if there are more than delta.MaxDynamic agent types.
+// New returns a Server, which sends after Run is called. It panics if cfg has more than delta.MaxDynamic agent types.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
 	if cfg.Quarantine == nil {
@@ -145,9 +149,9 @@ func Options() []grpc.ServerOption {
 		grpc.WriteBufferSize(64 << 10),
 		grpc.ReadBufferSize(0), // the default is a buffer of 32 KB for each TLS connection
 		grpc.InitialWindowSize(65535),
-		// With static windows gRPC sends no ping for each ACK. gRPC extends the connection's window as frames arrive, even
-		// unread ones, so its size does not bound memory. With a small window, a proxy that resumes (350 KB) would have to
-		// wait for a window update after every 64 KB.
+		// With static windows gRPC sends no ping for each ACK. gRPC extends the connection's window as frames arrive,
+		// even unread ones, so its size does not bound memory. With a small window, a proxy that resumes (350 KB) would
+		// have to wait for a window update after every 64 KB.
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -173,8 +177,8 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends responses and checks deadlines until ctx ends, and then returns nil. Streams are sent nothing before Run is
-// called.
+// Run sends responses and checks deadlines until ctx ends. It returns nil if ctx was cancelled, and the error of ctx if
+// its deadline has passed. Streams are sent nothing before Run is called. It must be called once.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
@@ -199,7 +203,7 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// Waiting returns the number of streams that wait for their turn in a lane.
+// Waiting returns the number of streams that wait for their turn in a lane below fanout.NumLanes.
 func (s *Server) Waiting(l fanout.Lane) int { return s.loop.Waiting(l) }
 
 // watch closes streams whose deadline has passed, retries withheld versions, and lets caches and budgets expire.
@@ -250,8 +254,9 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers are refused now (Config.Refused), and returns their number. Other streams are
-// sent the Secrets that were held back because of an expired credential, if Config.MayHaveKeys permits them again.
+// Recheck ends the streams whose callers Config.Refused refuses at present, and returns their number. Other streams are
+// sent the Secrets that were held back because of an expired credential, if Config.MayHaveKeys permits them again. It
+// does not wait for sends.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {

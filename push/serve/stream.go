@@ -267,8 +267,8 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	// The turn ends only after the report: the refusal may make the quarantine withhold a version, which the next stream
-	// of the rollout must not be sent.
+	// The turn ends only after the report: the refusal may make the quarantine withhold a version, which the next
+	// stream of the rollout must not be sent.
 	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Unsettled holds the streams whose clients had not acknowledged the state of their views at one time. It is for one
-// goroutine.
+// Unsettled has the streams whose clients had not acknowledged the state of their views at one time. It is not safe for
+// concurrent use.
 type Unsettled struct {
 	at      int64 // the time, in Unix nanoseconds
 	streams []*stream

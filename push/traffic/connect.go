@@ -12,7 +12,7 @@ import (
 // Discovery is the method by which Envoy finds the endpoints of a cluster.
 type Discovery uint8
 
-// The values of Discovery have Envoy's names.
+// The values of Discovery, which have Envoy's names except for Dynamic.
 const (
 	EDS         Discovery = iota // the control plane sends them
 	StrictDNS                    // all addresses to which the names of the endpoints resolve
@@ -33,9 +33,9 @@ func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
-// DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, it is OriginalDst,
-// but stays Dynamic for a wildcard host. The client chooses for a headless Kubernetes service, and for the balancer
-// PASSTHROUGH
+// DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, the result is
+// OriginalDst, but for a wildcard host with dynamic DNS it is still Dynamic. The client chooses for a headless
+// Kubernetes service, and for the balancer PASSTHROUGH
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // a consistent hash has priority over a simple balancer
@@ -58,7 +58,7 @@ type TLS uint8
 // The modes of TLS. AutoEndpoints and AutoAll are for clusters without TLS settings in a rule.
 const (
 	Plaintext     TLS = iota // no TLS
-	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to others
+	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to other endpoints
 	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
 	Mutual                   // the mesh's mTLS, by a rule
 	Originate                // TLS with other certificates than the mesh's, by a rule
@@ -67,13 +67,13 @@ const (
 
 // Client holds the properties of a client that TLSOf reads.
 type Client struct {
-	Identity bool // the proxy has a mesh certificate
+	Identity bool // the proxy has a certificate of the mesh
 	Secrets  bool // the proxy may request the Secret of credentialName
 	OwnTLS   bool // the application sends TLS itself
 }
 
-// TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is automatic for a client with an
-// identity, and Plaintext for others.
+// TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
+// client with an identity, else Plaintext. The problem is nil unless stated below.
 //
 // For settings that are not possible the mode is Closed, and the problem is an error. That is the case for ISTIO_MUTUAL
 // if the client has no mesh certificate, for MUTUAL without certificates, for an unknown mode or form of credential,

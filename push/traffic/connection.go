@@ -46,8 +46,8 @@ type Keepalive struct {
 	Time, Interval uint32 // seconds before the first probe, and between probes; 0: the kernel's default
 }
 
-// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil. Each value is the pool's, or
-// else the mesh's. Values that Envoy would refuse are ignored
+// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil, mesh not. Each value is the
+// pool's, else the mesh's. Durations that are invalid or not positive are ignored, since Envoy would refuse them
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
@@ -83,8 +83,8 @@ func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSet
 	return k
 }
 
-// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. The pool decides for
-// all protocols; it may be nil. If it states nothing, the mesh's h2UpgradePolicy decides for the protocol HTTP.
+// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. A setting of the pool,
+// which may be nil, applies to all protocols. Without it, the mesh's h2UpgradePolicy applies to the protocol HTTP.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false

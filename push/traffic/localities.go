@@ -12,7 +12,7 @@ import (
 type Localities struct {
 	// Setting prefers localities by priorities or by weights.
 	Setting *networkingv1.LocalityLoadBalancerSetting
-	// Zones sets priorities among regions. Envoy balances among the zones of the proxy's region by itself.
+	// Zones sets priorities among regions. Envoy itself balances among the zones of the proxy's region.
 	Zones *networkingv1.ZoneAwareLoadBalancerSetting
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Policy is the effective traffic policy of one host, subset and port. A setting that is nil is not set. Settings
 // belong to the record and are read-only. The fields with the suffix At name the object and field of a setting, for
-// problems. Policy is comparable.
+// problems; they are zero for nil settings. Policy is comparable, by the pointers of its settings.
 type Policy struct {
 	Pool          *networkingv1.ConnectionPoolSettings
 	Outlier       *networkingv1.OutlierDetection
@@ -50,8 +50,8 @@ func (r Ref) Get() Policy {
 	return r.handle.Value()
 }
 
-// Effective returns the policy of a host, subset and port. rule is the rule of the host, and subsetRule the rule that
-// defines the subset, in which the subset has an index. Both rules may be nil.
+// Effective returns the policy of a host, subset and port. rule is the rule of the host. subsetRule is the rule that
+// defines the subset, at an index of its subsets. Either rule may be nil; without subsetRule the index is ignored.
 //
 // Each setting of the subset's policy replaces that of the host's policy. If a policy has portLevelSettings of the
 // port, these replace all its settings, and unset ones become unset

@@ -2,8 +2,8 @@
 // and agents on this machine also read the roots from a file. Istio's agents receive the roots of other CAs in the mesh
 // configuration too.
 //
-// Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots
-// without their revocation lists.
+// Owns: the encoded resources, and root-cert.pem in the data directory. Reads: states of ca/keyring. Never: sends the
+// keyring's roots to navarch-agents without revocation lists.
 package trust
 
 import (
@@ -33,7 +33,7 @@ const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 type Keyring interface {
 	// State returns the newest state, which is read-only.
 	State() *keyring.State
-	// Changed returns a channel that is closed when State returns another state than now.
+	// Changed returns a channel that is closed when State returns another state than at the time of the call.
 	Changed() <-chan struct{}
 }
 
@@ -41,13 +41,13 @@ type Keyring interface {
 type Server interface {
 	// AgentResourceChanged notifies the streams of agents that subscribe to a type that its resource may have changed.
 	AgentResourceChanged(typeURL string)
-	// Recheck ends the streams whose callers are refused now, and returns their number.
+	// Recheck ends the streams whose callers are refused at present, and returns their number.
 	Recheck() (ended int)
 }
 
 // Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the roots
-// of the keyring and of other CAs. While Run has read no state of a keyring, only the roots of other CAs are sent. It
-// is safe for concurrent use.
+// of the keyring and of other CAs. Before Run has read an open keyring with roots, only the roots of other CAs are
+// sent. Trust is safe for concurrent use.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
@@ -101,8 +101,9 @@ func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 }
 
 // Others sets the roots of other CAs, which Istio's agents receive together with the keyring's. Each element is PEM
-// with one or more certificates. It reports whether the agents' resource has changed. If there are no roots at all, the
-// resource stays. The error means that the resource does not encode.
+// with one or more certificates. Others keeps the slice, which must not change afterwards. It reports whether the
+// agents' resource has changed, but does not push the resource. If neither the keyring nor roots has a certificate, the
+// resource stays as it was. The error means that the resource does not encode.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +152,9 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 }
 
 // Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes the resources to agents,
-// rechecks the streams, and writes root-cert.pem. server may be nil. Run fails if a resource does not encode, or if the
-// file cannot be written. If the disk is full, it tries again every ten seconds.
+// rechecks the streams, and writes root-cert.pem. server may be nil. A sealed state, or one without roots, changes no
+// resource. Run fails if a resource does not encode, or if the file cannot be written. If the disk is full, it tries
+// again every ten seconds.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -187,7 +189,8 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 // rootsAgain is the pause after which root-cert.pem is written again if the disk was full.
 const rootsAgain = 10 * time.Second
 
-// RootsWritten reports whether root-cert.pem was written, or found to be current, since this process started.
+// RootsWritten reports whether root-cert.pem was written, or found to be current, since New. It is always false without
+// a directory.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
 // writeRoots writes root-cert.pem, by which agents on this machine verify the control plane. written is the present

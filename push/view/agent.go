@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// agentCaps adds the capabilities of the proxy's agent and of Istio's builds of Envoy. The node's list of extensions
-// does not contain these.
+// agentCaps adds the capabilities of the proxy's agent and of Istio's builds of Envoy, which the node's list of
+// extensions does not contain.
 func (n *Node) agentCaps() {
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity

@@ -121,8 +121,8 @@ func locality(encoded [][]byte) (string, error) {
 // joinLocality joins region, zone and sub-zone with slashes, without empty parts at the end.
 func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
-// ID returns the id of an encoded core.v3.Node, which may be "". The error names a field that is not valid protobuf or
-// not UTF-8.
+// ID returns the id of an encoded core.v3.Node; empty if the node has no id. The error names a field that is not valid
+// protobuf or not UTF-8. With an error, the id is not to be used.
 func ID(raw []byte) (string, error) {
 	w, err := read(raw)
 	return string(w.id), err
@@ -188,8 +188,8 @@ func (v *value) merge(raw []byte, what string, depth int) error {
 	return nil
 }
 
-// entries calls do with every entry of an encoded Struct, in the order of the encoding. Of entries with equal keys the
-// caller uses the last. If do is nil, the Struct is only validated.
+// entries calls do with every entry of an encoded Struct, in the order of the encoding. If a key occurs more than once,
+// the caller uses the last entry. If do is nil, the Struct is only validated.
 func entries(raw []byte, what string, depth int, do func(key []byte, v value)) error {
 	for len(raw) > 0 {
 		number, _, entry, rest, err := field(raw, what)

@@ -13,14 +13,15 @@ import (
 // Family is a family of IP addresses.
 type Family uint8
 
-// The families of IP addresses. NoFamily means that no family applies.
+// The families of IP addresses. NoFamily is the zero value: no family applies.
 const (
 	NoFamily Family = iota
 	IPv4
 	IPv6
 )
 
-// Has reports whether an IP address in text form belongs to the family. It is false for a malformed address.
+// Has reports whether an IP address in text form belongs to the family. It is false for a malformed address, and for
+// NoFamily.
 func (f Family) Has(address string) bool {
 	a, err := netip.ParseAddr(address)
 	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())

@@ -2,10 +2,11 @@
 // proxy's configuration depends. It does not contain the proxy's name, so proxies with the same configuration have
 // equal Views.
 //
-// A property of the proxy that a rule reads is an input (Inputs). It splits only the entries that read it, and not the
-// scope. The cluster and the DNS domain are part of the scope nevertheless, because they affect most entries. The
-// cluster decides the virtual addresses of services that several clusters define, and so listeners and the domains of
-// virtual hosts. The domain decides the short names of every host.
+// A property of the proxy that a rule reads is an input (Inputs). Proxies whose inputs differ share the scope (the
+// facts about the outbound side that many proxies have in common), and all entries that do not read the input. The
+// cluster and the DNS domain are part of the scope nevertheless, because they affect most entries. The cluster decides
+// the virtual addresses of services that several clusters define, and thereby listeners and the domains of virtual
+// hosts. The domain decides the short names of every host.
 //
 // Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 //

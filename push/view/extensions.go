@@ -12,11 +12,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Extension names a WasmPlugin or TrafficExtension that selects a proxy, and the way in which the proxy runs it.
+// Extension is a WasmPlugin or TrafficExtension that selects a proxy, with the way in which the proxy runs it. It is
+// comparable.
 type Extension struct {
 	Key model.Key
 	Way extension.Way
-	Why string // the reason if the proxy does not run the extension; otherwise ""
+	Why string // the reason why the proxy does not run the extension; empty: it runs it
 }
 
 var (

@@ -16,12 +16,13 @@ type Identity struct {
 	Cluster string
 	// Bound is true if the credential is bound to a Pod of the configuration.
 	Bound bool
-	// Labels lists labels of the Pod in the configuration, if Bound, as sorted "key=value". Only labels that decide about
-	// the use of Secrets are included.
+	// Labels lists labels of the Pod in the configuration, if Bound, as sorted "key=value". Only labels that decide
+	// about the use of Secrets are included.
 	Labels intern.List[string]
 }
 
-// OfAccount returns the identity without Bound and Labels. Rights are granted to it, for all proxies of the account.
+// OfAccount returns the identity without Bound and Labels. Rights that hold for all proxies of the account are granted
+// to this identity.
 func (i Identity) OfAccount() Identity {
 	return Identity{Namespace: i.Namespace, Account: i.Account, Cluster: i.Cluster}
 }

@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Index counts the records of a snapshot that read each property of proxies, and caches selections at that snapshot.
-// One goroutine may use it.
+// Index counts the records of a snapshot that read each property of proxies, and caches selections at that snapshot. It
+// is not safe for concurrent use.
 type Index struct {
 	*counts
 	shared bool // a fork may have the same counts, so they are copied before they change
@@ -137,7 +137,7 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 	return b
 }
 
-// NewIndex returns the Index of a snapshot. It reads all records whose kinds read properties of proxies.
+// NewIndex returns the Index of a snapshot. It reads all records of the kinds that read properties of proxies.
 func NewIndex(s *mirror.Snapshot) *Index {
 	x := &Index{counts: &counts{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}}
 	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule,
@@ -150,14 +150,16 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Fork returns an independent index of the same snapshot, without cached selections. Another goroutine may use it.
+// Fork returns an independent Index of the same snapshot, without cached selections. The goroutine that uses x calls
+// it; another goroutine may use the result.
 func (x *Index) Fork() *Index {
 	x.shared = true
 	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
 }
 
 // Apply updates the index by one edit of a record. The result is true if the set of properties that records read has
-// changed. The Views of all nodes may have changed then.
+// changed; then the Views of all nodes may have changed. If it is false, only Views that depend on the record itself
+// may have changed.
 func (x *Index) Apply(e mirror.Edit) bool {
 	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)

@@ -11,11 +11,12 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Inputs contains the properties of a proxy that only some entries of its outbound side read. A property that no record
-// reads is left out, so it splits no entries. Inputs is comparable.
+// Inputs contains the properties of a proxy that only some entries of its outbound side read. Entries are clusters,
+// assignments, listeners and route configurations. A property that no record reads is zero, so it splits no entries.
+// Inputs is comparable.
 type Inputs struct {
-	// Labels lists labels of the proxy as sorted "key=value". It has the labels whose key and value some rule names, and
-	// the labels whose key some rule compares with labels of endpoints.
+	// Labels lists labels of the proxy as sorted "key=value". It has the labels whose key and value some rule names,
+	// and the labels whose key some rule compares with labels of endpoints.
 	Labels intern.List[string]
 	// Locality is the proxy's region/zone/sub-zone. It is "" if it is unknown, or if no rule reads it.
 	Locality string
@@ -39,7 +40,8 @@ type Inputs struct {
 	// Listeners contains the settings of headers and connections in the proxy's ProxyConfig that override the mesh's.
 	// Only listeners read it.
 	Listeners proxyconfig.Own[proxyconfig.Listeners]
-	// Own selects the endpoints in the cluster of the proxy's own workload (xds.LocalCluster). Only that cluster reads it.
+	// Own selects the endpoints in the cluster of the proxy's own workload (xds.LocalCluster). Only that cluster reads
+	// it.
 	Own Own
 }
 
@@ -66,7 +68,7 @@ func ownOf(n Node, services intern.List[model.Key]) Own {
 	return Own{Service: services.All()[0], Workload: n.Workload, Region: region, Generation: n.Labels[generation]}
 }
 
-// Has reports whether Own selects an endpoint. The caller passes only endpoints of the Service.
+// Has reports whether Own selects an endpoint of Own.Service. The caller passes only endpoints of that service.
 func (o Own) Has(e *model.Endpoint) bool {
 	region, _, _ := strings.Cut(e.GetLocality(), "/")
 	return region == o.Region && e.GetWorkload() == o.Workload && (o.Generation == "" || e.GetLabels()[generation] == o.Generation)
@@ -86,7 +88,7 @@ type Self struct {
 	Tracing proxyconfig.Own[proxyconfig.Part]
 }
 
-// Reads states the Inputs that an entry reads. It is comparable. The zero Reads means that the entry reads no Inputs.
+// Reads states which Inputs an entry reads. It is comparable. The zero Reads means that the entry reads no Inputs.
 type Reads struct {
 	Labels   intern.List[string] // keys of labels, sorted
 	Locality bool
@@ -138,7 +140,8 @@ func (in Inputs) Label(key string) (value string, ok bool) {
 	return "", false
 }
 
-// Match reports whether Labels satisfies a selector. An empty selector matches every proxy.
+// Match reports whether Labels satisfies a selector. An empty selector matches every proxy. Labels that no record reads
+// are missing in Labels, so they do not match.
 func (in Inputs) Match(selector map[string]string) bool {
 	for k, v := range selector {
 		if have, ok := in.Label(k); !ok || have != v {

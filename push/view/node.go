@@ -51,9 +51,9 @@ var kinds = [...]traits{
 	Proxyless: {"grpc", networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, true},
 }
 
-// Node contains the used fields of the core.v3.Node that a proxy sends. All other fields are dropped, since a stock
-// Envoy sends 61 KB. All fields that Parse sets are claims of the proxy. The caller sets Verified, Pod, Peer,
-// ClusterUnproved and Routers.
+// Node contains the fields of a core.v3.Node that the control plane uses. All other fields are dropped, because a stock
+// Envoy sends 61 KB. All fields that Parse sets are unverified claims of the proxy. The caller sets Verified, Pod,
+// Peer, ClusterUnproved and Routers.
 type Node struct {
 	ID        string // as sent; it names the proxy in logs and debug pages, and has no other effect
 	Kind      Kind
@@ -67,8 +67,8 @@ type Node struct {
 	Account   string            // SERVICE_ACCOUNT
 	// Verified is the authenticated identity; it is zero for an unauthenticated client. The caller sets it after Parse.
 	Verified Identity
-	// Pod is the name of the Pod to which the client's credential is bound. It is "" without such a Pod. The caller sets
-	// it.
+	// Pod is the name of the Pod to which the client's credential is bound. It is "" without such a Pod. The caller
+	// sets it.
 	Pod     string
 	Peer    string // the network address of the client, for log lines; the caller sets it
 	Cluster string // the name as in origins of records: "" for the config cluster
@@ -86,8 +86,8 @@ type Node struct {
 	// Metadata contains the entries of the metadata whose values are strings, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
-	// Unacted lists the keys of the metadata that store/normal/fields marks as reported, sorted, with any value but null.
-	// It is mostly empty.
+	// Unacted lists the keys of the metadata whose effect in Istio the control plane lacks and reports (marked as
+	// reported in store/normal/fields), sorted. Keys with the value null are not listed. Usually it is empty.
 	Unacted intern.List[string]
 	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.
 	// Nodes with equal settings share the value, so callers must not change it.

@@ -10,8 +10,8 @@ import (
 // closed reports whether a policy that store/normal could not parse selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool { return len(closing(s, root, n)) > 0 }
 
-// Closing lists the policies that store/normal could not parse and that select the proxy. A proxy with such a policy
-// refuses all connections.
+// Closing lists the policies that store/normal could not parse and that select the proxy, by kind; nil without such
+// policies. A proxy with such a policy refuses all connections.
 func Closing(s *mirror.Snapshot, n Node) []model.Key {
 	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
 }

@@ -103,8 +103,8 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 }
 
 // settingsOf returns the settings that apply to a node (own), and the settings of the mesh's defaultConfig (mesh). A
-// node's own ProxyConfig replaces defaultConfig as a whole. The exception are connection settings: if the ProxyConfig
-// does not have them, they come from the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core,
+// node's own ProxyConfig replaces defaultConfig as a whole. Connection settings are an exception: if the ProxyConfig
+// lacks them, they come from the mesh (istio: pilot/pkg/model, ProxyConfigOrDefault; pilot/pkg/networking/core,
 // resolveConnectionSettings).
 func (x *Index) settingsOf(s *mirror.Snapshot, n Node) (own, mesh proxyconfig.Settings) {
 	if of := s.Mesh(); x.mesh != of {

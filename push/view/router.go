@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// RouterSettings contains settings of a control plane for all of its routers, which environment variables set. The zero
-// value has the defaults of the variables.
+// RouterSettings contains settings of a control plane for all of its routers (gateways). Environment variables set
+// them. The zero value has the defaults of the variables.
 type RouterSettings struct {
 	OwnNamespace bool // only Gateways of a router's own namespace apply to it (PILOT_SCOPE_GATEWAY_TO_NAMESPACE)
 	Routed       bool // a router gets only clusters that its routes may use (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)
@@ -29,8 +29,8 @@ type RouterSettings struct {
 // Edge contains the inputs of a router's listeners other than its Gateways. It is comparable. Routers of one Deployment
 // have equal edges.
 type Edge struct {
-	// Workload contains the services that select the router's Pod, and the policies, extensions and settings that apply to
-	// the router. It has no Filters, since the scope has the patches.
+	// Workload contains the services that select the router's Pod, and the policies, extensions and settings that apply
+	// to the router. It has no Filters, since the scope has the patches.
 	Workload
 	// Labels lists the router's labels that some rule names, as in Inputs. Rules for connections compare them.
 	Labels intern.List[string]

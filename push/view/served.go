@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Served is a port of a ServiceEntry that a workload serves, because an endpoint in the ServiceEntry has the workload's
-// address.
+// Served is a port of a ServiceEntry that a workload serves, because an endpoint of the ServiceEntry has the workload's
+// address. It is comparable.
 type Served struct {
 	Service model.Key // the ServiceEntry
 	Port    uint32    // the port of the ServiceEntry

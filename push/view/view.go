@@ -24,12 +24,12 @@ type View struct {
 	Scope    Scope
 	Inputs   Inputs
 	Workload Workload
-	// Addresses are the proxy's own IP addresses, if a headless service with TCP ports includes them. Otherwise the list
-	// is empty.
+	// Addresses are the proxy's own IP addresses, if a headless service with TCP ports includes them. Otherwise the
+	// list is empty.
 	Addresses intern.List[string]
 	// Secrets is the verified identity with which the proxy requests Secrets. It is zero if the identity belongs to
-	// another namespace than the proxy, or if the proxy's cluster is not verified. A proxy with the zero Identity gets no
-	// Secret.
+	// another namespace than the proxy, or if the proxy's cluster is not verified. A proxy with the zero Identity gets
+	// no Secret.
 	Secrets Identity
 }
 
@@ -47,8 +47,8 @@ type Scope struct {
 	Gateways intern.List[model.Key]
 	// Edge contains the inputs of a Router's listeners other than its Gateways. It is the zero handle for other kinds.
 	Edge unique.Handle[Edge]
-	// Automatic is the family of the automatic addresses of ServiceEntries to which the proxy's agent resolves names. It
-	// is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
+	// Automatic is the family of the automatic addresses of ServiceEntries to which the proxy's agent resolves names.
+	// It is NoFamily if the agent does not resolve names for its Pod (DNS_CAPTURE).
 	Automatic Family
 	// Resolver is the address of the agent's DNS server as "ip:port" (DNS_PROXY_ADDR), in a mesh whose proxies query it
 	// (ALLOW_ANY_DYNAMIC_DNS). It is "" for the default address, and in other meshes. See NameServer.
@@ -114,22 +114,23 @@ type Workload struct {
 	Mode       Mode
 	Listening  xds.Listening // equals Scope.Listening
 	Kind       Kind
-	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an application
-	// without a proxy, whose server cannot accept both mTLS and plaintext.
+	// Labelled is true if the label security.istio.io/tlsMode declares mTLS to clients. It is set only for an
+	// application without a proxy, whose server cannot accept both mTLS and plaintext.
 	Labelled bool
 	Filters  intern.List[Patch] // the patches that apply to the inbound side or the bootstrap, in order of application
 	// Bootstrap is true if the agent requests the changes that patches make to its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
-	// Addresses lists the proxy's own IP addresses if listeners depend on them, and is empty otherwise. Listeners depend
-	// on them in three cases. The proxy's Sidecar forwards inbound traffic to them (0.0.0.0:port, [::]:port). The Sidecar
-	// binds listeners to them. The client is an application without a proxy, whose server may listen at them.
+	// Addresses lists the proxy's own IP addresses if listeners depend on them, and is empty otherwise. Listeners
+	// depend on them in three cases. The proxy's Sidecar forwards inbound traffic to them (0.0.0.0:port, [::]:port).
+	// The Sidecar binds listeners to them. The client is an application without a proxy, whose server may listen at
+	// them.
 	Addresses intern.List[string]
 }
 
 // tlsModeLabel is the label by which endpoints declare that they accept mTLS.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// Patch identifies one patch by the key of its EnvoyFilter and the index in spec.configPatches.
+// Patch identifies one patch of an EnvoyFilter by its key and the index in spec.configPatches.
 type Patch struct {
 	Filter model.Key
 	Index  int
@@ -141,8 +142,8 @@ var (
 	patches intern.Table[Patch]
 )
 
-// Of returns the View of a node at a resolved snapshot. It reads the whole snapshot; callers with many nodes use an
-// Index.
+// Of returns the View of a node at a resolved snapshot, which is a result of push/resolve. It reads the whole snapshot
+// at each call; callers with many nodes use an Index.
 func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 
 // View returns the View of a node at a resolved snapshot. x must be the Index of the same snapshot, or of an older

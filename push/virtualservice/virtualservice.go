@@ -33,7 +33,8 @@ func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	return Ref{Host: d.Host, Subset: d.Subset, Port: d.GetPort().GetNumber()}, true
 }
 
-// Routed returns the destinations of an http rule's routes and mirrors, each once, in the order of the rule.
+// Routed returns the destinations of an http rule's routes and mirrors, without repetitions, in the order of the rule;
+// nil without destinations. Destinations without a host are omitted.
 func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	for d := range ruleDestinations(rule) {
 		if ref, ok := RefOf(d); ok && !slices.Contains(refs, ref) {
@@ -43,8 +44,9 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 	return refs
 }
 
-// SetHosts returns the hosts with which an http rule, or one of its routes, replaces the host of requests. The result
-// is sorted and may have duplicates.
+// SetHosts returns the values by which an http rule, or one of its routes, replaces the host of requests: those of
+// rewrite.authority, and of header operations on the host. The result is sorted and may have duplicates; nil without
+// such values.
 func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	if host := rule.GetRewrite().GetAuthority(); host != "" {
 		hosts = append(hosts, host)
@@ -66,7 +68,8 @@ func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	return hosts
 }
 
-// Hosts returns the set of hosts to which rules of all protocols in a VirtualService route or mirror.
+// Hosts returns the set of hosts to which rules of all protocols in a VirtualService route or mirror. The caller owns
+// the map, which is not nil.
 func Hosts(vs *model.VirtualService) map[string]struct{} {
 	hosts := map[string]struct{}{}
 	for ref := range Refs(vs) {
@@ -76,6 +79,7 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 }
 
 // Refs returns the set of destinations to which rules of all protocols in a VirtualService route or mirror.
+// Destinations without a host are omitted. The caller owns the map, which is not nil.
 func Refs(vs *model.VirtualService) map[Ref]struct{} {
 	refs := map[Ref]struct{}{}
 	add := func(d *networkingv1.Destination) {

@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// act applies the matched route.
+// act applies the matched route. filters are the names of the filters of the connection manager.
 func (w *walker) act(vh *routev3.VirtualHost, route *routev3.Route, filters []string) {
 	w.edits("", "request", route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove())
 	w.change(route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove())
@@ -26,7 +26,7 @@ func (w *walker) act(vh *routev3.VirtualHost, route *routev3.Route, filters []st
 	if slices.Contains(filters, "cors") && w.preflight(vh, route) {
 		w.step("answers a preflight request")
 		w.answer(200)
-		w.result.GRPC = nil // the filter writes its headers itself
+		w.result.GRPC = nil // the CORS filter sends no gRPC status
 		return
 	}
 	if d := route.GetDirectResponse(); d != nil {
@@ -45,14 +45,14 @@ func (w *walker) act(vh *routev3.VirtualHost, route *routev3.Route, filters []st
 	w.result.Sent = w.Headers
 }
 
-// redirectStatus has the status of each code of a redirect.
+// redirectStatus maps the codes of redirects to HTTP statuses.
 var redirectStatus = map[routev3.RedirectAction_RedirectResponseCode]int{
 	routev3.RedirectAction_MOVED_PERMANENTLY: 301, routev3.RedirectAction_FOUND: 302, routev3.RedirectAction_SEE_OTHER: 303,
 	routev3.RedirectAction_TEMPORARY_REDIRECT: 307, routev3.RedirectAction_PERMANENT_REDIRECT: 308,
 }
 
-// forward sends the request to the clusters of a route, and its copies to those of mirrors. Clusters of weight 0 among
-// several receive nothing.
+// forward adds the clusters of a route to Result.To, and those of its mirrors to Result.Mirrors. A weighted cluster
+// with weight 0, and a mirror of 0 %, get a step only.
 func (w *walker) forward(action *routev3.RouteAction) {
 	w.result.Outcome = Forwarded
 	if action.GetCluster() != "" {
@@ -75,7 +75,8 @@ func (w *walker) forward(action *routev3.RouteAction) {
 	w.arrives()
 }
 
-// arrives states what is not known of endpoints that may receive the request.
+// arrives adds doubts about the destinations: the choice among several, and the state of endpoints that only Envoy
+// knows.
 func (w *walker) arrives() {
 	w.result.Admission = w.result.Confidence
 	if len(w.result.To) > 1 {
@@ -89,7 +90,7 @@ func (w *walker) arrives() {
 	}
 }
 
-// policies describes how a request is forwarded: time limits, retries, rewrites and hashes.
+// policies adds steps about the way in which a request is forwarded: time limit, retries, rewrites and hashes.
 func (w *walker) policies(vh *routev3.VirtualHost, action *routev3.RouteAction) {
 	switch {
 	case action.GetTimeout() == nil:
@@ -118,6 +119,7 @@ func (w *walker) policies(vh *routev3.VirtualHost, action *routev3.RouteAction) 
 	}
 }
 
+// perTry returns the time limit of each try, to append to a text; empty without a limit.
 func perTry(p *routev3.RetryPolicy) string {
 	if t := p.GetPerTryTimeout(); t != nil {
 		return fmt.Sprintf(", %v each", t.AsDuration())
@@ -130,6 +132,7 @@ func line(m proto.Message) string {
 	return strings.ReplaceAll(strings.ReplaceAll(protojson.MarshalOptions{UseProtoNames: true}.Format(m), ", ", ","), ": ", ":")
 }
 
+// edits adds a step for each change of a header.
 func (w *walker) edits(indent, what string, add []*corev3.HeaderValueOption, remove []string) {
 	for _, h := range add {
 		verb := "adds to"
@@ -143,7 +146,7 @@ func (w *walker) edits(indent, what string, add []*corev3.HeaderValueOption, rem
 	}
 }
 
-// reach describes the destination of a cluster.
+// reach returns the destination for a cluster, and adds a step about it. how begins the text of the step.
 func (w *walker) reach(how, name string, weight uint32) Destination {
 	to := Destination{Cluster: name, Weight: weight}
 	c := w.Cluster(name)
@@ -174,7 +177,7 @@ func (w *walker) reach(how, name string, weight uint32) Destination {
 	return to
 }
 
-// unhealthy are the states of endpoints that Envoy sends nothing.
+// unhealthy are the health states of endpoints to which Envoy sends nothing.
 var unhealthy = []corev3.HealthStatus{corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING, corev3.HealthStatus_TIMEOUT}
 
 // endpoints lists the endpoints that may receive requests, sorted.

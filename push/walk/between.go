@@ -10,28 +10,31 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Peer is one end of a call: what its proxy holds, its addresses, and its identity.
+// Peer is one end of a call: the configuration of its proxy (Held), its IP addresses, and its identity.
 type Peer struct {
 	Held
 	Addresses []string
 	Identity  string // SPIFFE ID; empty: unknown
 }
 
-// Call is the walk of a request from the proxy of a client to that of a server.
+// Call is the result of following a request from the proxy of a client to that of a server.
 type Call struct {
-	Client Result
-	// Cluster and Endpoint are those by which the request gets to the server; empty: it does not.
+	Client Result // the walk at the client's proxy
+	// Cluster and Endpoint are the client's cluster, and the address of the server in it; empty: the request does not
+	// leave the client's proxy, or no endpoint has an address of the server.
 	Cluster, Endpoint string
-	// TLS has one line for each fact of the transport security between the proxies.
+	// TLS states the facts of the transport security between the proxies, one line each.
 	TLS []string
-	// Broken says why the request does not get from the one proxy to the other; empty: it does, or Client says why not.
+	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request gets
+	// there, and if the walk of the client does not forward it.
 	Broken string
-	// Server is the walk at the server's proxy; nil: the request does not reach it.
+	// Server is the walk at the server's proxy; nil: the request does not reach that proxy.
 	Server *Result
 }
 
-// Between follows a request from a client's proxy to a server's. The walk at the server begins with the connection that
-// the client's proxy opens: its endpoint, its TLS and the request with the changes of its route.
+// Between follows a request from a client's proxy to a server's. If a destination of the client's route has an endpoint
+// at an address of the server, the walk at the server begins with the connection to it: with that endpoint, its TLS,
+// and the request as the client's route changed it. Otherwise Server is nil. Between does not change its arguments.
 func Between(client, server Peer, r Request) Call {
 	c := Call{Client: Walk(client.Held, Outbound, r)}
 	lost := func(to Destination) bool { return to.Reach == Missing || to.Reach == Empty }
@@ -53,7 +56,8 @@ func Between(client, server Peer, r Request) Call {
 	return c
 }
 
-// meets returns the first destination with an endpoint at one of some addresses, and that endpoint, or "".
+// meets returns the first destination with an endpoint at one of the addresses, and that endpoint; the zero Destination
+// and "" without one.
 func meets(all []Destination, addresses []string) (Destination, string) {
 	for _, to := range all {
 		for _, e := range to.Endpoints {
@@ -65,7 +69,7 @@ func meets(all []Destination, addresses []string) (Destination, string) {
 	return Destination{}, ""
 }
 
-// hostPort parts host:port, also of IPv6 addresses without brackets.
+// hostPort divides host:port; an IPv6 address may lack brackets. For any other text, it returns the text and 0.
 func hostPort(endpoint string) (string, uint32) {
 	at := strings.LastIndexByte(endpoint, ':')
 	if at < 0 {
@@ -78,7 +82,8 @@ func hostPort(endpoint string) (string, uint32) {
 	return strings.Trim(endpoint[:at], "[]"), uint32(port)
 }
 
-// secure states the transport security between the proxies. It returns why their handshake fails, or "".
+// secure adds the lines about the transport security between the proxies. It returns the reason why their handshake
+// fails; empty: it succeeds.
 func (c *Call) secure(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	say("%s to %s", map[string]string{"plain": "plain text", "tls": "TLS", "mtls": "mTLS of the mesh"}[tls.Mode], c.Endpoint)
@@ -116,7 +121,7 @@ func (c *Call) secure(client, server Peer, tls Upstream, at time.Time) string {
 	return ""
 }
 
-// arriving returns the request with which the client's proxy connects to an endpoint.
+// arriving returns the request as it arrives at the server's proxy.
 func arriving(client Peer, r Request, from Result, endpoint string, tls Upstream) Request {
 	in := Request{Scheme: r.Scheme, Name: r.Name, Headers: r.Headers, Time: r.Time}
 	in.Address, in.Port = hostPort(endpoint)
@@ -141,7 +146,7 @@ func arriving(client Peer, r Request, from Result, endpoint string, tls Upstream
 	return in
 }
 
-// Summary returns one sentence on what becomes of the request.
+// Summary returns one sentence, without a full stop, about the outcome of the request.
 func (c Call) Summary() string {
 	switch {
 	case c.Broken != "":
@@ -156,7 +161,8 @@ func (c Call) Summary() string {
 	return strings.Replace(c.Server.Summary(), "the proxy", "the server's proxy", 1)
 }
 
-// Confidence returns the confidence in the whole, with the reasons against it.
+// Confidence returns the confidence in the result of both walks, which is the lower one, and the doubts of both, sorted
+// and without repetitions. The caller owns the slice.
 func (c Call) Confidence() (Confidence, []string) {
 	level, doubts := c.Client.Confidence, slices.Clone(c.Client.Doubts)
 	if c.Server != nil {

@@ -14,14 +14,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Secrets is a Held that also contains the proxy's secrets. Envoy's own dump is one. Private keys are not read.
+// Secrets is a Held that also contains the proxy's secrets, such as Envoy's own dump. Private keys are not read.
 type Secrets interface {
 	Held
-	// Secret returns a secret by its name; nil: the proxy does not hold it, or it is not known.
+	// Secret returns the secret with a name; nil: the proxy does not hold it, or it is not known. It is read-only.
 	Secret(name string) *tlsv3.Secret
 }
 
-// Bounds of the certificates that are parsed of one secret.
+// maxChain and maxRoots bound the certificates that are parsed from one secret.
 const (
 	maxChain = 10
 	maxRoots = 200
@@ -33,7 +33,7 @@ type certificate struct {
 	above []*x509.Certificate
 }
 
-// secretOf returns a secret that a proxy holds; nil: it is not known.
+// secretOf returns the secret of a proxy with a name; nil: it is not known.
 func secretOf(held Held, name string) *tlsv3.Secret {
 	if of, is := held.(Secrets); is && name != "" {
 		return of.Secret(name)
@@ -57,7 +57,7 @@ func parsed(text []byte, most int) (all []*x509.Certificate) {
 	return all
 }
 
-// certificateOf returns the certificate of a secret that a proxy holds; nil: it is not known.
+// certificateOf returns the certificate in a secret of a proxy; nil: it is not known.
 func certificateOf(held Held, name string) *certificate {
 	chain := secretOf(held, name).GetTlsCertificate().GetCertificateChain()
 	all := parsed(append(bytes.Clone(chain.GetInlineBytes()), chain.GetInlineString()...), maxChain)
@@ -67,13 +67,13 @@ func certificateOf(held Held, name string) *certificate {
 	return &certificate{all[0], all[1:]}
 }
 
-// rootsOf returns the authorities of a secret that a proxy holds; nil: they are not known.
+// rootsOf returns the authorities in a secret of a proxy; nil: they are not known.
 func rootsOf(held Held, name string) []*x509.Certificate {
 	of := secretOf(held, name).GetValidationContext().GetTrustedCa()
 	return parsed(append(bytes.Clone(of.GetInlineBytes()), of.GetInlineString()...), maxRoots)
 }
 
-// names returns the names by which peers know the certificate: URIs, else DNS names, else the subject.
+// names returns the names that peers compare: the URIs, else the DNS names, else the subject.
 func (c *certificate) names() (all []string) {
 	for _, u := range c.leaf.URIs {
 		all = append(all, u.String())
@@ -92,7 +92,8 @@ func (c *certificate) text() string {
 	return strings.Join(c.names(), " and ") + ", which ends " + c.leaf.NotAfter.UTC().Format(time.RFC3339)
 }
 
-// lapsed returns why peers refuse the certificate at a time, or "". At the zero time every certificate is valid.
+// lapsed returns the reason why the certificate is not valid at a time; empty: it is valid. At the zero time every
+// certificate is valid.
 func (c *certificate) lapsed(at time.Time) string {
 	switch {
 	case at.IsZero():
@@ -123,8 +124,9 @@ func (c *certificate) acceptedBy(roots []*x509.Certificate) bool {
 	return false
 }
 
-// handshakeFails returns why the handshake of the mesh's mTLS fails at a time, or "". It appends a line to c.TLS for
-// each proxy whose certificate is known, until it finds a reason. The zero time ignores validity.
+// handshakeFails returns the reason why the handshake of the mesh's mTLS fails at a time; empty: it succeeds, as far as
+// certificates are known. It appends a line to c.TLS for each proxy whose certificate is known, until it finds a
+// reason. At the zero time, validity is ignored.
 func (c *Call) handshakeFails(client, server Peer, tls Upstream, at time.Time) string {
 	say := func(format string, args ...any) { c.TLS = append(c.TLS, fmt.Sprintf(format, args...)) }
 	for _, one := range []struct {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// accept hands the connection to a filter chain, and through its network filters.
+// accept selects the filter chain of a listener for the connection, and applies its network filters.
 func (w *walker) accept(l *listenerv3.Listener) {
 	w.result.Outcome = Closed
 	chain := w.chain(l)
@@ -30,7 +30,7 @@ func (w *walker) accept(l *listenerv3.Listener) {
 	}
 }
 
-// filter applies a network filter, and reports whether the walk ends with it.
+// filter applies a network filter, and reports whether the walk ends there.
 func (w *walker) filter(name string, config *anypb.Any) bool {
 	manager, tcp := &hcmv3.HttpConnectionManager{}, &tcpv3.TcpProxy{}
 	switch {
@@ -56,7 +56,7 @@ func (w *walker) filter(name string, config *anypb.Any) bool {
 	return w.denied(config)
 }
 
-// tcp forwards the bytes of a connection.
+// tcp adds the clusters of a TCP proxy to Result.To.
 func (w *walker) tcp(tcp *tcpv3.TcpProxy) {
 	w.result.Outcome, w.result.TCP = Forwarded, true
 	add := func(how, cluster string, weight uint32) {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// fault injects the faults of a route, and reports whether they end every request.
+// fault applies the faults of a route, and reports whether they abort every request.
 func (w *walker) fault(route *routev3.Route) bool {
 	config := route.GetTypedPerFilterConfig()["envoy.filters.http.fault"]
 	f := &faultv3.HTTPFault{}
@@ -53,7 +53,7 @@ func (w *walker) fault(route *routev3.Route) bool {
 var denominators = map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1e2,
 	typev3.FractionalPercent_TEN_THOUSAND: 1e4, typev3.FractionalPercent_MILLION: 1e6}
 
-// isPreflight reports whether a request asks for the rights of a page of another origin.
+// isPreflight reports whether the request is a CORS preflight.
 func (w *walker) isPreflight() bool {
 	return w.Headers[":method"] == "OPTIONS" && w.Headers["origin"] != "" && w.Headers["access-control-request-method"] != ""
 }

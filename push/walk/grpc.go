@@ -8,15 +8,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// IsGRPC reports whether Envoy answers a request as one of gRPC: by its content type, whatever its protocol.
+// IsGRPC reports whether Envoy treats a request as a gRPC request, which its content-type header decides. The names of
+// headers are in lower case.
 func IsGRPC(headers map[string]string) bool {
 	const word = "application/grpc"
 	of := headers["content-type"]
 	return of == word || strings.HasPrefix(of, word+"+")
 }
 
-// GRPCStatus returns the status of gRPC with which Envoy answers a gRPC request in the place of an HTTP status. The
-// status of HTTP is then 200.
+// GRPCStatus returns the gRPC status with which Envoy answers a gRPC request instead of an HTTP status. The HTTP status
+// is 200 then. Statuses without a counterpart become codes.Unknown.
 func GRPCStatus(status int) codes.Code {
 	switch status {
 	case http.StatusBadRequest:
@@ -33,7 +34,7 @@ func GRPCStatus(status int) codes.Code {
 	return codes.Unknown
 }
 
-// statusText returns an HTTP status, and for a gRPC request the status of gRPC that its client gets.
+// statusText returns an HTTP status as a text; for a gRPC request, the gRPC status that its client gets.
 func statusText(status int, grpc bool) string {
 	if !grpc {
 		return fmt.Sprint(status)
@@ -41,5 +42,5 @@ func statusText(status int, grpc bool) string {
 	return grpcText(GRPCStatus(status))
 }
 
-// grpcText returns a status of gRPC by number and name.
+// grpcText returns a gRPC status by number and name.
 func grpcText(code codes.Code) string { return fmt.Sprintf("gRPC status %d (%v)", code, code) }

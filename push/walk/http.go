@@ -16,8 +16,8 @@ import (
 // httpFilters is the prefix of the names of Envoy's own HTTP filters.
 const httpFilters = "envoy.filters.http."
 
-// http applies an HTTP connection manager to the request. Envoy selects the route first, then runs the filters. It acts
-// on the route last.
+// http applies an HTTP connection manager to the request. As in Envoy, the route is selected before the filters run,
+// and its action is applied after them.
 func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	if w.speaksTLS() && !w.ended {
 		w.step("closes the connection: the client speaks TLS, and the filter chain expects HTTP")
@@ -52,8 +52,8 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 	w.routed(rc, on, filters)
 }
 
-// receive sets what the connection manager itself makes of a request: its scheme, its path and the client's address. It
-// reports whether the request goes on.
+// receive sets the properties of a request that the connection manager itself decides: its scheme, its path and the
+// client's address. It answers a request whose path the manager refuses, and returns false then.
 func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
 	w.Headers = maps.Clone(w.Headers)
 	scheme := "http"
@@ -89,7 +89,8 @@ func forwardedFor(header string, edge bool, hops int) string {
 	return ""
 }
 
-// httpFilter applies an HTTP filter, and reports whether it answers the request. A filter may select the route again.
+// httpFilter applies an HTTP filter, and reports whether the filter answers the request. A filter may change the
+// selected route.
 func (w *walker) httpFilter(f *hcmv3.HttpFilter, rc *routev3.RouteConfiguration, on *selected) bool {
 	config, name := f.GetTypedConfig(), strings.TrimPrefix(f.GetName(), httpFilters)
 	tokens, extern := &jwtv3.JwtAuthentication{}, &extauthzv3.ExtAuthz{}
@@ -121,15 +122,15 @@ func (w *walker) httpFilter(f *hcmv3.HttpFilter, rc *routev3.RouteConfiguration,
 	return false
 }
 
-// unknown are parts of the names of filters whose decisions a walk does not know.
+// unknown are parts of the names of filters whose decisions a walk cannot know.
 var unknown = []string{"ratelimit", "rate_limit", "lua", "wasm", "ext_proc", "ext_authz", "golang", "oauth2", "basic_auth", "csrf"}
 
-// isUnknown reports whether a walk does not know what a filter decides.
+// isUnknown reports whether a walk cannot know the decisions of a filter.
 func (w *walker) isUnknown(name string) bool {
 	return slices.ContainsFunc(unknown, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// routed acts on the selected route, after all filters.
+// routed applies the selected route, after all filters.
 func (w *walker) routed(rc *routev3.RouteConfiguration, on selected, filters []string) {
 	switch {
 	case on.host == nil:

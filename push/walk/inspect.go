@@ -8,15 +8,15 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 )
 
-// seen holds the findings of a listener's inspectors in the first bytes of a connection.
+// seen contains the properties that the listener filters recognise in the first bytes of a connection.
 type seen struct {
 	protocol     string // raw_buffer or tls
 	sni          string
 	applications []string // ALPN, or the protocol that http_inspector recognises
 }
 
-// inspect returns what a listener's inspectors find. A proxy of the mesh that calls says so by ALPN, and names a
-// gateway's destination by SNI.
+// inspect returns the properties that the inspectors of a listener recognise. A proxy of the mesh states Istio's
+// protocols by ALPN, and the destination behind an east-west gateway by SNI.
 func (w *walker) inspect(l *listenerv3.Listener) seen {
 	has := func(name string) bool {
 		name = "envoy.filters.listener." + name
@@ -37,7 +37,8 @@ func (w *walker) inspect(l *listenerv3.Listener) seen {
 	return s
 }
 
-// alpn returns the protocols that the client offers: those of Istio's proxies, or of a client of HTTP/1.1.
+// alpn returns the protocols that the client offers: with an identity those of Istio's proxies, else those of its HTTP
+// version.
 func (w *walker) alpn() []string {
 	switch {
 	case w.Identity == "" && w.Scheme == "https":
@@ -54,7 +55,7 @@ func (w *walker) alpn() []string {
 	return []string{"istio-peer-exchange", "istio"}
 }
 
-// disabled reports whether a listener filter is off for the connection.
+// disabled reports whether a predicate disables a listener filter for the connection.
 func (w *walker) disabled(p *listenerv3.ListenerFilterChainMatchPredicate) bool {
 	switch rule := p.GetRule().(type) {
 	case *listenerv3.ListenerFilterChainMatchPredicate_OrMatch:
@@ -73,8 +74,8 @@ func (w *walker) disabled(p *listenerv3.ListenerFilterChainMatchPredicate) bool 
 	return false
 }
 
-// chain picks the filter chain: of each property in Envoy's order, the most specific that matches counts
-// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch).
+// chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API): property by property, it keeps the
+// chains with the most specific match. Without a match, it is the default filter chain, which may be nil.
 func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	s := w.inspect(l)
 	left := l.GetFilterChains()
@@ -101,7 +102,8 @@ func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	return left[0]
 }
 
-// rank returns how specifically a property matches: -1 no match, 0 without a condition.
+// rank returns how specifically a property matches: specific if it matches, 0 without a condition, -1 if it does not
+// match.
 func rank(says, matches bool, specific int) int {
 	switch {
 	case !says:
@@ -112,7 +114,7 @@ func rank(says, matches bool, specific int) int {
 	return -1
 }
 
-// alpnRank ranks the application protocols of a match: the client's first one that any chain has decides.
+// alpnRank ranks the application protocols of a match. An earlier protocol of the client's offer has a higher rank.
 func alpnRank(wanted, offered []string) int {
 	for i, p := range offered {
 		if slices.Contains(wanted, p) {
@@ -122,7 +124,7 @@ func alpnRank(wanted, offered []string) int {
 	return rank(len(wanted) > 0, false, 0)
 }
 
-// prefixRank ranks the ranges of a match by the length of the longest that contains the connection's address.
+// prefixRank ranks the ranges of a match by the length of the longest range that contains the connection's address.
 func (w *walker) prefixRank(m *listenerv3.FilterChainMatch) int {
 	best := -1
 	ip, err := netip.ParseAddr(w.Address)
@@ -135,8 +137,8 @@ func (w *walker) prefixRank(m *listenerv3.FilterChainMatch) int {
 	return rank(len(m.GetPrefixRanges()) > 0, best >= 0, best)
 }
 
-// sniRank ranks the server names of a match: the name itself comes before a wildcard of the same length, a longer
-// wildcard before a shorter one.
+// sniRank ranks the server names of a match. The name itself precedes a wildcard, and a longer wildcard precedes a
+// shorter one.
 func sniRank(patterns []string, sni string) int {
 	best := -1
 	for _, p := range patterns {

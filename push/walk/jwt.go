@@ -11,10 +11,11 @@ import (
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 )
 
-// ErrToken reports a text that is no JSON Web Token.
+// ErrToken means that a text is not a JSON Web Token.
 var ErrToken = errors.New("a token has three parts, and its second part is a JSON object in base64url")
 
-// Claims decodes the claims of a token, without its signature. The error is ErrToken.
+// Claims decodes the claims of a token, without verifying its signature. The only error is ErrToken. The caller owns
+// the map.
 func Claims(token string) (map[string]any, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -28,8 +29,8 @@ func Claims(token string) (map[string]any, error) {
 	return claims, nil
 }
 
-// Unsigned returns a token with claims and without a signature, for walks alone: no proxy accepts it. The error is one
-// of claims that JSON cannot encode.
+// Unsigned returns a token with the claims, which are not nil, and without a signature. It is for walks only: no proxy
+// accepts it. The error means that JSON cannot encode the claims.
 func Unsigned(claims map[string]any) (string, error) {
 	raw, err := json.Marshal(claims)
 	if err != nil {
@@ -39,7 +40,7 @@ func Unsigned(claims map[string]any) (string, error) {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(raw) + ".", nil
 }
 
-// The reasons for which Envoy refuses a token that have a meaning of their own; every other reason is a text.
+// The reasons for refusing a token that decide about the status or the order of reasons. Other reasons are free texts.
 const (
 	tokenMissing       = "no token"
 	tokenUnknownIssuer = "a token of another issuer"
@@ -47,7 +48,8 @@ const (
 	tokenUnreadable    = "a token that does not decode"
 )
 
-// authenticate applies a jwt_authn filter. It returns the status that the filter answers, or 0.
+// authenticate applies a jwt_authn filter. It returns the HTTP status that the filter answers; 0: the request
+// continues.
 func (w *walker) authenticate(c *jwtv3.JwtAuthentication) int {
 	w.sanitise(c)
 	if c.GetBypassCorsPreflight() && w.isPreflight() {
@@ -85,8 +87,8 @@ func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
 	}
 }
 
-// require returns why the request does not fulfil a requirement, or "". among are the providers whose places may have
-// tokens, where the requirement itself names none.
+// require returns the reason why the request does not satisfy a requirement; empty: it does. If the requirement names
+// no provider, tokens are read from the places of the providers in among.
 func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, among []string) string {
 	switch of := r.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
@@ -109,8 +111,8 @@ func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, am
 	return ""
 }
 
-// requireAny returns why none of some requirements is fulfilled, or "". Reasons of a token that is there come before
-// missing tokens, as in Envoy.
+// requireAny returns the reason why the request satisfies none of the requirements; empty: it satisfies one. As in
+// Envoy, reasons about an existing token precede missing tokens.
 func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirement, among []string) (why string) {
 	var named []string
 	for _, one := range all {
@@ -124,7 +126,7 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 	lenient := func(r *jwtv3.JwtRequirement) bool {
 		return r.GetAllowMissing() != nil || r.GetAllowMissingOrFailed() != nil
 	}
-	for _, last := range []bool{false, true} { // Envoy looks at what may be missing last
+	for _, last := range []bool{false, true} { // Envoy checks lenient requirements last
 		for _, one := range all {
 			if lenient(one) != last {
 				continue
@@ -141,8 +143,9 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 	return why
 }
 
-// allowMissing returns why one of the tokens at the places of some providers is not valid, or "". Each token is that of
-// the provider with its issuer, which has to be one of those whose place it is at.
+// allowMissing returns the reason why a token at the places of the providers in among is not valid; empty: all tokens
+// are valid, or there is no token. A token belongs to the provider with its issuer, and must be at a place of that
+// provider.
 func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string {
 	seen := map[token]bool{}
 	for _, name := range among {
@@ -159,8 +162,8 @@ func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string
 	return ""
 }
 
-// admitByIssuer is admit for the provider with the token's issuer. Envoy picks any of several with one issuer, so the
-// token has to be valid for each.
+// admitByIssuer returns the result of admit for the provider with the token's issuer. If several providers have the
+// issuer, Envoy picks any of them, so the token must be valid for each.
 func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t token) string {
 	claims, err := Claims(t.text)
 	if err != nil {
@@ -189,7 +192,7 @@ func (w *walker) admitByIssuer(c *jwtv3.JwtAuthentication, among []string, t tok
 	return why
 }
 
-// verify returns why the tokens at the places of a provider are not valid, or "".
+// verify returns the reason why the tokens at the places of a provider are not valid; empty: all are valid.
 func (w *walker) verify(c *jwtv3.JwtAuthentication, name string, audiences []string) string {
 	all := w.tokensAt(c.GetProviders()[name])
 	if len(all) == 0 {

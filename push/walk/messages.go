@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Messages is a Held of decoded messages. The zero Messages is empty. Listeners keep the order in which they were
-// added; of other resources with equal names the last one counts.
+// Messages implements Held and Secrets by decoded messages. The zero Messages is empty. Listeners keep the order of
+// Add. Of other resources with the same name, the last one added counts. It is not safe for concurrent use with Add.
 type Messages struct {
 	listeners []*listenerv3.Listener
 	routes    map[string]*routev3.RouteConfiguration
@@ -24,8 +24,8 @@ type Messages struct {
 
 var _ Secrets = (*Messages)(nil)
 
-// Add adds a listener, route configuration, cluster, assignment or secret. Messages of other types are ignored, because
-// a walk does not read them.
+// Add adds a listener, route configuration, cluster, assignment or secret, which must not change afterwards. Messages
+// of other types are ignored, because a walk does not read them.
 func (m *Messages) Add(message proto.Message) {
 	switch one := message.(type) {
 	case *listenerv3.Listener:

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// store stores a value in the metadata of a filter.
+// store sets a key in the dynamic metadata of a filter.
 func (w *walker) store(filter, key string, value any) {
 	of, _ := w.metadata[filter].(map[string]any)
 	if of == nil {
@@ -20,7 +20,7 @@ func (w *walker) store(filter, key string, value any) {
 	set(&w.metadata, filter, any(of))
 }
 
-// at returns the value at a path of names in a value of JSON, or nil.
+// at returns the value at a path of names in a decoded JSON value; nil if it is missing.
 func at(value any, path []string) any {
 	for _, name := range path {
 		of, is := value.(map[string]any)
@@ -32,7 +32,7 @@ func at(value any, path []string) any {
 	return value
 }
 
-// metadataMatches reports whether the metadata that filters have stored matches.
+// metadataMatches reports whether a matcher accepts the dynamic metadata.
 func (w *walker) metadataMatches(m *matcherv3.MetadataMatcher) bool {
 	path := []string{m.GetFilter()}
 	for _, segment := range m.GetPath() {
@@ -41,7 +41,7 @@ func (w *walker) metadataMatches(m *matcherv3.MetadataMatcher) bool {
 	return valueMatches(m.GetValue(), at(w.metadata, path)) != m.GetInvert()
 }
 
-// valueMatches reports whether a value of JSON matches; nil is a value that is missing.
+// valueMatches reports whether a matcher accepts a decoded JSON value; nil is a missing value.
 func valueMatches(m *matcherv3.ValueMatcher, value any) bool {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.ValueMatcher_StringMatch:
@@ -67,8 +67,8 @@ func valueMatches(m *matcherv3.ValueMatcher, value any) bool {
 	return false
 }
 
-// templateMatches reports whether a path without its query is that of a template: * is one segment, ** any number of
-// them.
+// templateMatches reports whether a path without its query matches a URI template. In the template, * is one segment,
+// and ** any number of segments.
 func templateMatches(config *anypb.Any, path string) bool {
 	template := &templatev3.UriTemplateMatchConfig{}
 	if !config.MessageIs(template) || config.UnmarshalTo(template) != nil {

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// denied reports whether an RBAC filter refuses the connection or the request. Any other filter refuses nothing.
+// denied applies an RBAC filter, and reports whether the filter refuses the connection or request. It returns false for
+// any other filter.
 func (w *walker) denied(config *anypb.Any) bool {
 	http, tcp := &httprbacv3.RBAC{}, &tcprbacv3.RBAC{}
 	var rules, shadow *rbacv3.RBAC
@@ -26,7 +27,7 @@ func (w *walker) denied(config *anypb.Any) bool {
 	case config.MessageIs(tcp) && config.UnmarshalTo(tcp) == nil:
 		filter, rules, shadow, prefix = "envoy.filters.network.rbac", tcp.GetRules(), tcp.GetShadowRules(), tcp.GetShadowRulesStatPrefix()
 	}
-	if by := w.policyOf(shadow); by != "" { // the filter ext_authz reads it
+	if by := w.policyOf(shadow); by != "" { // the filter ext_authz reads the name
 		w.store(filter, prefix+"shadow_effective_policy_id", by)
 	}
 	if rules == nil || rules.GetAction() == rbacv3.RBAC_LOG {
@@ -48,7 +49,7 @@ func (w *walker) denied(config *anypb.Any) bool {
 	return true
 }
 
-// policyOf returns the name of the first policy that matches, in the order of names as in Envoy, or "".
+// policyOf returns the name of the first matching policy, sorted by name as in Envoy; empty: no policy matches.
 func (w *walker) policyOf(rules *rbacv3.RBAC) string {
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		p := rules.GetPolicies()[name]
@@ -59,7 +60,7 @@ func (w *walker) policyOf(rules *rbacv3.RBAC) string {
 	return ""
 }
 
-// permitted reports whether the request is one that a permission describes.
+// permitted reports whether a permission matches the request.
 func (w *walker) permitted(p *rbacv3.Permission) bool {
 	path, _, _ := strings.Cut(w.Headers[":path"], "?")
 	switch p := p.GetRule().(type) {
@@ -92,7 +93,7 @@ func (w *walker) permitted(p *rbacv3.Permission) bool {
 	return false
 }
 
-// isPrincipal reports whether the client is one that a principal describes.
+// isPrincipal reports whether a principal matches the client.
 func (w *walker) isPrincipal(p *rbacv3.Principal) bool {
 	switch p := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_Any:

@@ -8,7 +8,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// change changes the headers of the request as a route does. Values that Envoy computes are left as they are stated.
+// change applies header operations of a route to the request. Operators in values, such as %PROTOCOL%, are not
+// evaluated.
 func (w *walker) change(add []*corev3.HeaderValueOption, remove []string) {
 	for _, name := range remove {
 		delete(w.Headers, strings.ToLower(name))
@@ -22,10 +23,10 @@ func (w *walker) change(add []*corev3.HeaderValueOption, remove []string) {
 	}
 }
 
-// group is a reference to a group of a regular expression, in the notation of RE2.
+// group matches a reference to a group in a substitution of RE2.
 var group = regexp.MustCompile(`\\([0-9])`)
 
-// rewrite changes the path and the host of the request as a route does.
+// rewrite applies the rewrites of path and host of a route to the request.
 func (w *walker) rewrite(route *routev3.Route) {
 	action, m := route.GetRoute(), route.GetMatch()
 	path, query, asks := strings.Cut(w.Headers[":path"], "?")

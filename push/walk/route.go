@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// selected is the virtual host and the route of a request.
+// selected contains the virtual host and the route that are selected for a request.
 type selected struct {
 	host   *routev3.VirtualHost // nil: no virtual host has the request's host
-	secure bool                 // the virtual host requires TLS, and the request came without
+	secure bool                 // the virtual host requires TLS, and the request came without TLS
 	route  *routev3.Route       // nil: no route of the virtual host matches
 }
 
@@ -34,7 +34,7 @@ func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 	return on
 }
 
-// disables reports whether a filter is off for the route or the virtual host; the route's setting comes first.
+// disables reports whether the route, or else the virtual host, disables a filter.
 func (on selected) disables(filter string) bool {
 	for _, of := range []map[string]*anypb.Any{on.route.GetTypedPerFilterConfig(), on.host.GetTypedPerFilterConfig()} {
 		if config, set := of[filter]; set {
@@ -47,7 +47,8 @@ func (on selected) disables(filter string) bool {
 
 var withPort = regexp.MustCompile(`:[0-9]+$`)
 
-// virtualHost picks by the domains: exact, the longest *.suffix, the longest prefix.*, then *.
+// virtualHost selects the virtual host by its domains: an exact one, else the longest *.suffix, else the longest
+// prefix.*, else *.
 func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHost {
 	host := strings.ToLower(w.Headers[":authority"])
 	if rc.GetIgnorePortInHostMatching() {
@@ -65,7 +66,7 @@ func (w *walker) virtualHost(rc *routev3.RouteConfiguration) *routev3.VirtualHos
 	return best
 }
 
-// domainRank returns how specifically a domain matches a host; -1: it does not.
+// domainRank returns how specifically a domain matches a host; -1: it does not match.
 func domainRank(domain, host string) int {
 	switch {
 	case domain == "*":
@@ -80,7 +81,7 @@ func domainRank(domain, host string) int {
 	return -1
 }
 
-// matches reports whether a route takes the request.
+// matches reports whether a match accepts the request.
 func (w *walker) matches(m *routev3.RouteMatch) bool {
 	path, query, _ := strings.Cut(w.Headers[":path"], "?")
 	for _, d := range m.GetDynamicMetadata() {
@@ -91,7 +92,7 @@ func (w *walker) matches(m *routev3.RouteMatch) bool {
 	return pathMatches(m, path) && w.headersMatch(m.GetHeaders()) && queryMatches(m.GetQueryParameters(), parameters(query))
 }
 
-// parameters returns the first value of each parameter of a query, not decoded, as Envoy matches them.
+// parameters returns the first value of each parameter of a query. As in Envoy, names and values are not decoded.
 func parameters(query string) map[string]string {
 	all := map[string]string{}
 	for one := range strings.SplitSeq(query, "&") {
@@ -103,13 +104,13 @@ func parameters(query string) map[string]string {
 	return all
 }
 
-// pathMatches reports whether a path, without its query, is that of a match.
+// pathMatches reports whether a match accepts a path without its query.
 func pathMatches(m *routev3.RouteMatch, path string) bool {
 	fold := func(s string) string { return s }
 	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
 		fold = strings.ToLower
 	}
-	stated := path // regular expressions have a case of their own
+	stated := path // regular expressions ignore case_sensitive
 	path = fold(path)
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -124,8 +125,8 @@ func pathMatches(m *routev3.RouteMatch, path string) bool {
 	return false
 }
 
-// headersMatch reports whether all matchers hold. A missing header matches neither a matcher nor its inversion, unless
-// the matcher asks for presence.
+// headersMatch reports whether all matchers accept the headers. A missing header satisfies neither a matcher nor its
+// inversion, unless the matcher tests presence.
 func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
 	for _, h := range all {
 		value, there := w.Headers[strings.ToLower(h.GetName())]
@@ -142,7 +143,7 @@ func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
 	return true
 }
 
-// queryMatches reports whether all matchers hold.
+// queryMatches reports whether all matchers accept the parameters.
 func queryMatches(all []*routev3.QueryParameterMatcher, params map[string]string) bool {
 	for _, q := range all {
 		value, there := params[q.GetName()]
@@ -153,7 +154,7 @@ func queryMatches(all []*routev3.QueryParameterMatcher, params map[string]string
 	return true
 }
 
-// stringMatches reports whether a value is that of a matcher.
+// stringMatches reports whether a matcher accepts a value.
 func stringMatches(m *matcherv3.StringMatcher, value string) bool {
 	fold := func(s string) string { return s }
 	if m.GetIgnoreCase() {
@@ -174,8 +175,8 @@ func stringMatches(m *matcherv3.StringMatcher, value string) bool {
 	return false
 }
 
-// fullMatch reports whether a regular expression of RE2, as Envoy has them too, matches the whole of a value. One that
-// does not compile matches nothing: Envoy refuses its resource.
+// fullMatch reports whether a regular expression in RE2 syntax matches the whole value. An invalid expression matches
+// nothing: Envoy refuses a resource with such an expression.
 func fullMatch(pattern, value string) bool {
 	re, err := regexp.Compile(`^(?:` + pattern + `)$`)
 	return err == nil && re.MatchString(value)

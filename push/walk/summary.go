@@ -84,10 +84,10 @@ func (r Result) Deciding() (xds.Type, string) {
 	return xds.Unknown, ""
 }
 
-// AddressOf returns the IP address that a client of a host connects to at a port, according to the proxy's listeners.
+// AddressOf returns the IP address to which a client of a host connects at a port, according to the proxy's listeners.
 // It is the address of the listener at the port that forwards bytes to the host, as the listeners of TCP services do.
-// Without such a listener, if no traffic is redirected to the proxy (there is no listener virtualOutbound), it is the
-// address of the last outbound listener at the port. Otherwise it is empty. Listeners of all addresses are ignored.
+// Without such a listener, if no traffic is redirected to the proxy (it has no listener virtualOutbound), it is the
+// address of the last outbound listener at the port. Otherwise it is empty. Listeners at 0.0.0.0 or :: are ignored.
 func AddressOf(held Held, host string, port uint32) string {
 	redirected, found := false, ""
 	for l := range held.Listeners() {

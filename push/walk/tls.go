@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// handshake reports whether the connection gets past the chain's transport socket. A chain with the mesh's certificate
-// refuses a client that shows none, or one of another trust domain.
+// handshake applies the transport socket of a chain, and reports whether the connection continues. A chain with the
+// mesh's certificate refuses a client without a certificate, or with a name that the chain does not accept.
 func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
 	socket := chain.GetTransportSocket()
 	if socket == nil {
@@ -40,10 +40,10 @@ func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
 	return false
 }
 
-// hasName reports whether the client's identity is one that a server accepts.
+// hasName reports whether a matcher of a server accepts the client's identity.
 func (w *walker) hasName(m *matcherv3.StringMatcher) bool { return stringMatches(m, w.Identity) }
 
-// sansOf returns the names that a peer's certificate may have; none: any.
+// sansOf returns the matchers for the names in a peer's certificate; empty: any name is accepted.
 func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatcher) {
 	for _, m := range v.GetMatchTypedSubjectAltNames() {
 		all = append(all, m.GetMatcher())
@@ -52,8 +52,8 @@ func sansOf(v *tlsv3.CertificateValidationContext) (all []*matcherv3.StringMatch
 	return append(all, v.GetMatchSubjectAltNames()...)
 }
 
-// serverTLS ends TLS by a certificate that is not the mesh's. It reports whether the connection goes on: the client has
-// to speak TLS, and to have a certificate where one is required.
+// serverTLS terminates TLS by a certificate that is not the mesh's, and reports whether the connection continues. The
+// client must speak TLS, and have a certificate if one is required.
 func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
 		if cert := certificateOf(w.Held, own.GetName()); cert == nil {
@@ -85,17 +85,18 @@ func (w *walker) serverTLS(context *tlsv3.DownstreamTlsContext) bool {
 	return true
 }
 
-// Upstream is the transport security that a proxy uses towards endpoints.
+// Upstream is the transport security that a proxy uses towards the endpoints of a cluster.
 type Upstream struct {
-	// Mode is plain, tls, or mtls of the mesh; several where endpoints differ.
+	// Mode is plain, tls, or mtls (that of the mesh). If endpoints differ, it has several of these words, joined by
+	// "or".
 	Mode string
-	// SNI is the server name that the proxy states, ALPN the protocols; Names are those that a server's certificate may
-	// have, and Root the secret with the accepted authorities. Each is empty where the configuration states nothing.
+	// SNI is the server name that the proxy sends, and Root the name of the secret with the accepted authorities. Each
+	// is empty if the configuration does not state it.
 	SNI, Root string
-	Names     []string
+	Names     []string // names that a server's certificate may have; nil: any name
 }
 
-// upstream returns the transport security of a cluster towards its endpoints: of all together, and of each.
+// upstream returns the transport security of a cluster: of all endpoints together, and of each endpoint by its address.
 func upstream(c *clusterv3.Cluster, cla *endpointv3.ClusterLoadAssignment) (Upstream, map[string]Upstream) {
 	of := map[string]Upstream{}
 	var modes []string
@@ -125,7 +126,7 @@ func upstream(c *clusterv3.Cluster, cla *endpointv3.ClusterLoadAssignment) (Upst
 	return all, of
 }
 
-// fulfils reports whether an endpoint's metadata has all values of a match.
+// fulfils reports whether an endpoint's metadata has all values of a transport socket match.
 func fulfils(of *corev3.Metadata, m *clusterv3.Cluster_TransportSocketMatch) bool {
 	fields := of.GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
 	for name, want := range m.GetMatch().GetFields() {
@@ -136,7 +137,7 @@ func fulfils(of *corev3.Metadata, m *clusterv3.Cluster_TransportSocketMatch) boo
 	return true
 }
 
-// upstreamOf returns the transport security of a socket. The PROXY protocol wraps one.
+// upstreamOf returns the transport security of a socket, or of the socket within the PROXY protocol.
 func upstreamOf(socket *corev3.TransportSocket) Upstream {
 	wrapped := &proxyprotocolv3.ProxyProtocolUpstreamTransport{}
 	if config := socket.GetTypedConfig(); config.MessageIs(wrapped) && config.UnmarshalTo(wrapped) == nil {
@@ -162,7 +163,7 @@ func upstreamOf(socket *corev3.TransportSocket) Upstream {
 	return u
 }
 
-// text returns a string matcher in the notation of policies.
+// text returns a string matcher in the notation of policies, as "prefix*".
 func text(m *matcherv3.StringMatcher) string {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:

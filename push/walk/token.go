@@ -11,10 +11,10 @@ import (
 	"navarch.io/navarch/push/build/jwt"
 )
 
-// skew is the difference of clocks that Envoy tolerates in tokens, unless a provider states another one.
+// skew is the clock skew that Envoy tolerates in tokens, unless a provider states another value.
 const skew = time.Minute
 
-// token is a token of a request, and the header that it came in; empty: elsewhere.
+// token is a token of a request, with the name of the header that contained it; empty: a parameter or cookie.
 type token struct{ text, header string }
 
 // tokensAt returns the tokens at the places of a provider: its headers, parameters and cookies.
@@ -47,8 +47,8 @@ func (w *walker) tokensAt(p *jwtv3.JwtProvider) (all []token) {
 	return all
 }
 
-// admit returns why a token is not valid for a provider, or "". A valid token leaves its claims in the metadata, and
-// its header is removed unless the provider forwards it.
+// admit returns the reason why a token is not valid for a provider; empty: it is valid. It stores the claims of a valid
+// token in the metadata. It removes the header of a valid token, unless the provider forwards that header.
 func (w *walker) admit(c *jwtv3.JwtAuthentication, name string, t token, audiences []string) string {
 	p := c.GetProviders()[name]
 	claims, err := Claims(t.text)
@@ -79,7 +79,7 @@ func (w *walker) admit(c *jwtv3.JwtAuthentication, name string, t token, audienc
 	return ""
 }
 
-// expired returns why a token is not valid at the time of the request, or "".
+// expired returns the reason why a token is not valid at the time of the request; empty: it is valid.
 func (w *walker) expired(p *jwtv3.JwtProvider, claims map[string]any) string {
 	tolerance := skew
 	if s := p.GetClockSkewSeconds(); s > 0 {
@@ -98,7 +98,7 @@ func (w *walker) expired(p *jwtv3.JwtProvider, claims map[string]any) string {
 	return ""
 }
 
-// hasAudience reports whether an audience of a token is wanted. Envoy ignores schemes and trailing slashes.
+// hasAudience reports whether an audience of a token is wanted. As in Envoy, schemes and trailing slashes are ignored.
 func hasAudience(wanted []string, audience string) bool {
 	plain := func(s string) string {
 		for _, scheme := range []string{"http://", "https://"} {
@@ -109,7 +109,7 @@ func hasAudience(wanted []string, audience string) bool {
 	return slices.ContainsFunc(wanted, func(one string) bool { return plain(one) == plain(audience) })
 }
 
-// texts returns a claim that is a text, or a list of texts.
+// texts returns the strings of a claim that is a string or a list.
 func texts(claim any) (all []string) {
 	switch claim := claim.(type) {
 	case string:
@@ -124,7 +124,7 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// keep stores the claims of a valid token in the filter's metadata, and in the headers that the provider states.
+// keep stores the claims of a valid token in the metadata of the filter, and in the headers that the provider states.
 func (w *walker) keep(p *jwtv3.JwtProvider, claims map[string]any) {
 	for _, to := range p.GetClaimToHeaders() {
 		switch value := at(claims, strings.Split(to.GetClaimName(), ".")).(type) {

@@ -1,10 +1,11 @@
-// Package walk follows one connection and its request through the configuration that a proxy holds, and says what Envoy
-// does with it: the listener, the filter chain, the policies, the virtual host, the route, the cluster and endpoints.
+// Package walk follows one connection and its request (a walk) through the configuration of a proxy, and returns the
+// decisions of Envoy: the listener, the filter chain, the policies, the virtual host, the route, the cluster and the
+// endpoints.
 //
-// The walk is a pure function of Envoy's messages and of a Request. It knows nothing of the objects from which the
-// messages were made, and nothing of state that only Envoy has (ejected endpoints, open connections). Tokens are
-// decoded and not verified. Result.Confidence tells how much of an answer such knowledge could change. The scenes of
-// cmd/internal/scene print walks; TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
+// A walk is a pure function of Envoy's messages and of a Request. It does not read the objects from which the messages
+// were made, nor state that only Envoy has (ejected endpoints, open connections). Tokens are decoded and not verified.
+// Result.Confidence states whether such facts could change the answer. The scenes of cmd/internal/scene print walks;
+// TestWalksMatchEnvoy of push/plan compares random walks with a real Envoy.
 //
 // Owns: nothing.  Reads: the resources that a Held returns.  Never: changes them; the snapshot; a clock.
 package walk
@@ -27,48 +28,53 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Held is the configuration of one proxy. Each lookup returns nil if the proxy does not hold the name. A walk does not
-// change what it is given.
+// Held is the configuration of one proxy. The results are read-only: a walk does not change them.
 type Held interface {
+	// Listeners iterates over all listeners. Of several that match a connection, a walk uses the first.
 	Listeners() iter.Seq[*listenerv3.Listener]
+	// Route returns the route configuration with a name; nil: the proxy does not hold it.
 	Route(name string) *routev3.RouteConfiguration
+	// Cluster returns the cluster with a name; nil: the proxy does not hold it.
 	Cluster(name string) *clusterv3.Cluster
+	// Endpoints returns the assignment of a cluster; nil: the proxy does not hold it.
 	Endpoints(cluster string) *endpointv3.ClusterLoadAssignment
 }
 
-// Request is a connection with one request.
+// Request is a connection with one request. A walk does not change it.
 type Request struct {
-	// Scheme is the client's protocol: http (HTTP/1.1), h2c (HTTP/2 without TLS), https (HTTP/1.1), h2 (HTTP/2 with TLS),
-	// tls, or any other word for TCP. With an Identity, http and h2c are within the mesh's mTLS.
+	// Scheme is the client's protocol: http (HTTP/1.1), h2c (HTTP/2 without TLS), https (HTTP/1.1), h2 (HTTP/2 with
+	// TLS), tls, or any other word for TCP. With an Identity, http and h2c are within the mesh's mTLS.
 	Scheme string
-	// Name is the host of the URL, which a client with TLS states as SNI.
+	// Name is the host of the URL. A client that speaks TLS outside of the mesh's mTLS sends it as SNI.
 	Name string
-	// Address and Port are those that the client connects to: an IP address, or unix:// with a path.
+	// Address and Port are the destination of the connection: an IP address with a port, or unix:// with a path.
 	Address string
 	Port    uint32
-	// From is the IP address of the client. Peer is the address of the load balancer that states From by the PROXY
-	// protocol; empty: the client connects itself.
+	// From is the IP address of the client. Peer is the IP address of a load balancer that states From by the PROXY
+	// protocol; empty: the client itself connects.
 	From, Peer string
-	// Identity is the SPIFFE ID in the certificate of a client that uses the mesh's mTLS; empty: it has no certificate.
+	// Identity is the SPIFFE ID in the certificate of a client that uses the mesh's mTLS; empty: the client does not
+	// use it.
 	Identity string
-	// ServerName is the SNI of a client that uses the mesh's mTLS; empty: such a client states none.
+	// ServerName is the SNI of a client that uses the mesh's mTLS; empty: it sends no SNI.
 	ServerName string
-	// Certificate is the name in the certificate of a client outside of the mesh's mTLS: its first URI, else its first DNS
-	// name, else its subject. A server that asks for certificates accepts it. Empty: the client shows no certificate.
+	// Certificate is the name in the certificate of a client outside of the mesh's mTLS: its first URI, else its first
+	// DNS name, else its subject. A walk assumes that a server accepts the certificate. Empty: the client has no
+	// certificate.
 	Certificate string
-	// Time is the time at which tokens are valid or expired. With the zero Time no token is expired.
+	// Time is the time at which the validity of tokens and certificates is checked. With the zero Time, all are valid.
 	Time time.Time
-	// Headers have lower-case names, with the pseudo headers :method, :authority, :scheme and :path.
+	// Headers have lower-case names. They include the pseudo headers :method, :authority, :scheme and :path.
 	Headers map[string]string
 }
 
-// Direction tells connections of the proxy's own workload from those of others.
+// Direction distinguishes connections that the proxy's own workload opens from connections that others open.
 type Direction uint8
 
 const (
-	// Outbound connections are those of the workload itself, which are redirected to the proxy.
+	// Outbound connections are opened by the workload, and redirected to the proxy.
 	Outbound Direction = iota
-	// Inbound connections are those that others open to the workload, or to a gateway.
+	// Inbound connections are opened by others, to the workload or to a gateway.
 	Inbound
 )
 
@@ -80,133 +86,143 @@ func (d Direction) virtual() string {
 	return xds.VirtualInbound
 }
 
-// Outcome is the end of a walk.
+// Outcome is the way in which a walk ends.
 type Outcome uint8
 
 const (
-	// Unserved: nothing listens at the address.
+	// Unserved means that no listener serves the address.
 	Unserved Outcome = iota
-	// Closed: the proxy ends the connection, for want of a filter chain, a certificate or a right.
+	// Closed means that the proxy closes the connection: no filter chain matches, the handshake fails, or a policy
+	// refuses it.
 	Closed
-	// Waiting: a route configuration is not there yet; the proxy holds the request.
+	// Waiting means that the proxy holds the request until a route configuration arrives.
 	Waiting
-	// Answered: the proxy answers by itself, with Result.Status.
+	// Answered means that the proxy itself answers, with Result.Status or Result.GRPC.
 	Answered
-	// Forwarded: the request or the bytes of the connection go to one of Result.To.
+	// Forwarded means that the request, or the bytes of the connection, go to one of Result.To.
 	Forwarded
 )
 
-// Confidence tells what a walk's answer depends on. The greatest that applies counts.
+// Confidence states which facts the answer of a walk depends on. Of several, the greatest value applies, which is the
+// lowest confidence.
 type Confidence uint8
 
 const (
-	// Certain: the configuration alone decides.
+	// Certain means that the configuration alone decides.
 	Certain Confidence = iota
-	// Likely: state of Envoy may change the answer, such as ejected endpoints, or a token that was not verified.
+	// Likely means that facts which a walk does not read may change the answer: Envoy's state, such as ejected
+	// endpoints, or the signature of a token.
 	Likely
-	// Possible: something outside of the configuration decides, such as an authorization service or an extension.
+	// Possible means that something outside of the configuration decides, such as an authorization service or an
+	// extension.
 	Possible
 )
 
-// String returns certain, likely or possible.
+// String returns certain, likely or possible. It panics for other values.
 func (c Confidence) String() string { return [...]string{"certain", "likely", "possible"}[c] }
 
-// Step is one thing that the proxy decides.
+// Step is one decision of the proxy.
 type Step struct {
-	// Type and Resource name the xDS resource that decides; Resource is empty where it is the one of the step before.
+	// Type and Resource name the xDS resource that decides. Resource is empty if the resource is that of the step
+	// before.
 	Type     xds.Type
 	Resource string
-	// Text is a line without its end.
+	// Text is one line, without a newline. It may contain unprintable characters of the configuration or the request.
 	Text string
 }
 
 // Destination is a cluster to which a request goes.
 type Destination struct {
-	Cluster string
-	// Weight is the share of a weighted route; 0 for the only cluster.
+	Cluster string // name
+	// Weight is the weight of the cluster in a weighted route; 0 for the only cluster, and for a mirror.
 	Weight uint32
-	// Reach tells where they arrive. With Addressed, Endpoints lists all that may receive the request, sorted.
+	// Reach states where requests to the cluster arrive. With Addressed, Endpoints lists the addresses of all endpoints
+	// that may receive the request, sorted.
 	Reach     Reach
 	Endpoints []string
-	// TLS is the transport security towards the endpoints; byEndpoint has it for each of them.
+	// TLS is the transport security towards the endpoints. byEndpoint has it for each endpoint.
 	TLS        Upstream
 	byEndpoint map[string]Upstream
-	// connection is of bytes: a failure ends the connection, and has no status. grpc: a failure has a status of gRPC.
+	// connection: bytes are forwarded, so a failure closes the connection. grpc: a failure is a gRPC status.
 	connection, grpc bool
 }
 
-// Reach tells where the requests of a cluster arrive.
+// Reach states where the requests to a cluster arrive.
 type Reach uint8
 
 const (
-	// Addressed: endpoints.
+	// Addressed means that the requests arrive at endpoints.
 	Addressed Reach = iota
-	// Missing: the proxy holds no such cluster, so it answers 503.
+	// Missing means that the proxy does not hold the cluster, so it answers 503.
 	Missing
-	// Empty: no endpoint may receive a request, so the proxy answers 503.
+	// Empty means that no endpoint may receive a request, so the proxy answers 503.
 	Empty
-	// Original: the address that the client has connected to.
+	// Original means that the requests arrive at the address to which the client has connected.
 	Original
-	// Resolved: the address of the request's host, by DNS.
+	// Resolved means that the requests arrive at the address of the request's host, by DNS.
 	Resolved
 )
 
-// Result is the answer of a walk.
+// Result is the answer of a walk. The caller owns it.
 type Result struct {
-	Steps   []Step
+	Steps   []Step // in order
 	Outcome Outcome
-	// Status is the HTTP status that the proxy answers itself, or 0.
+	// Status is the HTTP status that the proxy itself answers; 0: it does not answer.
 	Status int
-	// GRPC is the status of gRPC with which the proxy answers a gRPC request itself, in the place of Status; nil: the
-	// request is not one of gRPC, or is not answered so.
+	// GRPC is the gRPC status with which the proxy itself answers. A gRPC client gets it in place of Status. nil: the
+	// proxy does not answer with a gRPC status.
 	GRPC *codes.Code
-	// TCP states that the connection is forwarded as bytes: where nothing can receive them, it is closed.
+	// TCP means that the bytes of the connection are forwarded. If no endpoint can receive them, the connection is
+	// closed.
 	TCP bool
-	// To has the destinations that may receive the request, Mirrors those of copies, in the order of the configuration.
+	// To contains the destinations that may receive the request, and Mirrors those that may receive a copy, in the
+	// order of the configuration.
 	To, Mirrors []Destination
-	// Sent has the headers with which an HTTP request is forwarded, in the form of Request.Headers.
+	// Sent contains the headers of the forwarded HTTP request, in the form of Request.Headers; nil if no HTTP request
+	// is forwarded.
 	Sent map[string]string
-	// Policy is the AuthorizationPolicy rule that decided, as ns[NAMESPACE]-policy[NAME]-rule[INDEX]. It is the rule that
-	// denies or allows; empty where no rule matched.
+	// Policy is the AuthorizationPolicy rule that matched in the last RBAC filter that enforces rules, as
+	// ns[NAMESPACE]-policy[NAME]-rule[INDEX]. The rule denies or allows. Policy is empty if no rule of that filter
+	// matched.
 	Policy string
-	// Confidence is the confidence in the answer, and Doubts says what is not known, one clause each.
+	// Confidence is the confidence in the answer. Doubts are the reasons why it is not Certain, one clause each.
 	Confidence Confidence
 	Doubts     []string
-	// Admission is the confidence in what the policies decide, without what becomes of an admitted request.
+	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded.
 	Admission Confidence
 }
 
-// walker is a walk under way.
+// walker is the state of a walk.
 type walker struct {
 	Held
 	Request
-	peer     string         // the identity that a handshake has verified
-	ended    bool           // the proxy has ended TLS
-	trusted  string         // address of the client by X-Forwarded-For, where the proxy trusts it; empty: of the connection
-	metadata map[string]any // what filters have stored, by filter
-	reroute  bool           // a token was verified, whose claims may decide on the route
+	peer     string         // name in the client's certificate; empty: no certificate
+	ended    bool           // the proxy has terminated TLS
+	trusted  string         // client's address in X-Forwarded-For, if the proxy trusts it; empty: the connection's address counts
+	metadata map[string]any // dynamic metadata, by filter
+	reroute  bool           // a token was accepted whose claims may change the route
 	result   Result
 }
 
-// Walk follows a request from the moment of its connection. It always returns a Result; what it does not know of a
-// configuration is a step that says so.
+// Walk follows a request from its connection on. It has no errors: a part of a configuration that it does not know
+// becomes a step and a doubt. It changes neither held nor request.
 func Walk(held Held, direction Direction, request Request) Result {
 	w := &walker{Held: held, Request: request}
 	w.enter(direction)
 	return w.result
 }
 
-// step adds a step of the resource of the step before.
+// step adds a step about the resource of the step before.
 func (w *walker) step(format string, args ...any) {
 	w.result.Steps = append(w.result.Steps, Step{Text: fmt.Sprintf(format, args...)})
 }
 
-// decide adds a step of a resource.
+// decide adds a step about a resource.
 func (w *walker) decide(t xds.Type, resource, format string, args ...any) {
 	w.result.Steps = append(w.result.Steps, Step{Type: t, Resource: resource, Text: fmt.Sprintf(format, args...)})
 }
 
-// answer ends the walk with a status of the proxy's own.
+// answer ends the walk with an HTTP status that the proxy itself answers.
 func (w *walker) answer(status int) {
 	w.result.Outcome, w.result.Status = Answered, status
 	if IsGRPC(w.Headers) {
@@ -215,18 +231,18 @@ func (w *walker) answer(status int) {
 	}
 }
 
-// doubt lowers the confidence, for a reason that the result states.
+// doubt lowers the confidence to c, and adds the reason to the result.
 func (w *walker) doubt(c Confidence, format string, args ...any) {
 	w.result.Confidence = max(w.result.Confidence, c)
 	w.result.Doubts = append(w.result.Doubts, fmt.Sprintf(format, args...))
 }
 
-// speaksTLS reports whether the client begins the connection with TLS.
+// speaksTLS reports whether the client begins the connection with a TLS handshake.
 func (w *walker) speaksTLS() bool {
 	return w.Identity != "" || w.Scheme == "https" || w.Scheme == "h2" || w.Scheme == "tls"
 }
 
-// serverName returns the SNI that the client states, or "".
+// serverName returns the SNI of the client; empty: it sends no SNI.
 func (w *walker) serverName() string {
 	switch {
 	case !w.speaksTLS():
@@ -237,8 +253,8 @@ func (w *walker) serverName() string {
 	return w.Name
 }
 
-// enter finds the listener as Envoy does: the connection is redirected to a virtual listener, which hands it to the one
-// at its original destination, or at its port, or keeps it.
+// enter selects the listener as Envoy does. A redirected connection arrives at the virtual listener. That passes it to
+// the listener at its original destination or at its port; without such a listener it accepts the connection itself.
 func (w *walker) enter(direction Direction) {
 	var own *listenerv3.Listener
 	for l := range w.Listeners() {
@@ -262,7 +278,7 @@ func (w *walker) enter(direction Direction) {
 	w.accept(own)
 }
 
-// isAt reports whether a listener of connections has an address, and the port of the connection.
+// isAt reports whether a TCP listener has an address, and the connection's port.
 func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	all := []*corev3.Address{l.GetAddress()}
 	for _, more := range l.GetAdditionalAddresses() {
@@ -278,5 +294,5 @@ func (w *walker) isAt(l *listenerv3.Listener, address string) bool {
 	return false
 }
 
-// or returns the name, or "-" for none.
+// or returns a name; "-" for an empty name.
 func or(name string) string { return cmp.Or(name, "-") }

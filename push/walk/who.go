@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. It is the one of the clients that the
-// proxy's own listeners accept, or else cluster.local.
+// Identity returns the SPIFFE ID of a service account in the mesh's trust domain. The trust domain is that of the
+// clients that the proxy's listeners accept; cluster.local if no listener states one.
 func (m *Messages) Identity(namespace, account string) string {
 	domain := "spiffe://cluster.local/"
 	for _, l := range m.listeners {
@@ -40,7 +40,8 @@ func (m *Messages) Identity(namespace, account string) string {
 	return domain + "ns/" + namespace + "/sa/" + account
 }
 
-// Ports returns the ports at which others reach the workload or the gateway, sorted.
+// Ports returns the ports at which others reach the workload or the gateway, sorted and without repetitions; nil if
+// there are no such ports.
 func (m *Messages) Ports() (all []uint32) {
 	virtual := slices.IndexFunc(m.listeners, func(l *listenerv3.Listener) bool { return l.GetName() == xds.VirtualInbound })
 	inbound := slices.ContainsFunc(m.listeners, isInbound)
@@ -62,11 +63,13 @@ func (m *Messages) Ports() (all []uint32) {
 	return slices.Compact(all)
 }
 
+// isInbound reports whether a listener's traffic direction is inbound.
 func isInbound(l *listenerv3.Listener) bool {
 	return l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND
 }
 
-// Named returns the identities that the proxy's policies state in full, and those of the servers that it calls, sorted.
+// Named returns the SPIFFE IDs that the proxy's policies state exactly, and those of the servers that its clusters
+// expect, sorted and without repetitions. The caller owns the slice.
 func (m *Messages) Named() []string {
 	seen := map[string]bool{}
 	add := func(matcher *matcherv3.StringMatcher) {
@@ -99,7 +102,7 @@ func (m *Messages) Named() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// eachName calls f for each name of a certificate in a principal.
+// eachName calls f for each matcher of a certificate name in a principal; the matcher may be nil.
 func eachName(p *rbacv3.Principal, f func(*matcherv3.StringMatcher)) {
 	for _, one := range slices.Concat(p.GetAndIds().GetIds(), p.GetOrIds().GetIds()) {
 		eachName(one, f)
@@ -127,7 +130,7 @@ func (m *Messages) rules() iter.Seq[*rbacv3.RBAC] {
 	}
 }
 
-// httpConfigs returns the configurations of the HTTP filters of a connection manager; none for other filters.
+// httpConfigs returns the configurations of the HTTP filters of a connection manager; nil for other filters.
 func httpConfigs(config *anypb.Any) (all []*anypb.Any) {
 	m := &hcmv3.HttpConnectionManager{}
 	if !config.MessageIs(m) || config.UnmarshalTo(m) != nil {

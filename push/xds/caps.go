@@ -7,9 +7,10 @@ import "slices"
 // sent to the proxy, because Envoy would refuse the whole listener ("Didn't find a registered implementation").
 type Caps uint64
 
-// The capabilities. A capability without a comment stands for the extension of Envoy with that name.
+// The capabilities. A capability without a comment stands for the extension of Envoy with a name like its own
+// (extensions).
 const (
-	CapMetadataExchange Caps = 1 << iota // istio.metadata_exchange (HTTP)
+	CapMetadataExchange Caps = 1 << iota // Istio's envoy.filters.http.peer_metadata
 	CapALPN                              // istio.alpn
 	CapIstioStats                        // istio.stats
 	CapHTTPInspector
@@ -45,25 +46,25 @@ const (
 	// CapFileSecrets is not an extension. The agent behind SDSCluster serves secrets from the files in their names
 	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES), as Istio's agent does.
 	CapFileSecrets
-	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation lists
-	// (FileAuthorities). Only Navarch's agents support that.
+	// CapFileLists is not an extension. The name of a secret with CAs may also contain a file with their revocation
+	// lists (FileAuthorities). Only Navarch's agents support that.
 	CapFileLists
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
-	// CapWasmFetch is not an extension. The proxy's agent fetches WebAssembly modules and images with a module, as Istio's
-	// agent does.
+	// CapWasmFetch is not an extension. The proxy's agent fetches WebAssembly modules and images with a module, as
+	// Istio's agent does.
 	CapWasmFetch
 	CapHeaderCase // the formatter that preserves the case of HTTP/1 header names
-	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer, which has scopes that limit the
-	// number of its statistics.
+	// CapStatsLog is the access logger envoy.access_loggers.stats of Envoy 1.39 and newer, which has scopes that limit
+	// the number of its statistics.
 	CapStatsLog
-	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy computes
-	// the distribution of its own workload over zones.
+	// CapSelfDiscovery is not an extension. The proxy's bootstrap has the cluster LocalCluster, from which Envoy
+	// computes the distribution of its own workload over zones.
 	CapSelfDiscovery
 )
 
-// These are Istio's names for proxies with CapIdentity.
+// Istio's names in the bootstrap of proxies with CapIdentity.
 const (
 	SDSCluster = "sds-grpc" // cluster of the bootstrap that serves secrets: the proxy's agent
 	SDSDefault = "default"  // secret with the mesh certificate
@@ -111,7 +112,7 @@ var extensions = map[string]Caps{
 }
 
 // StockCaps are the capabilities of a stock Envoy, without Istio's own extensions. A proxy that lists no extensions at
-// all is treated as having them, for example an offline node file or a test client.
+// all is treated as having StockCaps, for example an offline node file or a test client.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
@@ -125,8 +126,8 @@ const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFi
 // CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions returns the registered names of the extensions in c, sorted. It leaves out capabilities that are not
-// extensions, such as CapIdentity.
+// Extensions returns the registered names of the extensions in c, sorted; nil: it has no extension. It leaves out
+// capabilities that are not extensions, such as CapIdentity.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {
@@ -138,5 +139,5 @@ func Extensions(c Caps) []string {
 	return names
 }
 
-// Has reports whether c has all of the bits of want.
+// Has reports whether c has all of the bits of want. Without bits in want it returns true.
 func (c Caps) Has(want Caps) bool { return c&want == want }

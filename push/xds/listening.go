@@ -42,7 +42,7 @@ func (f Families) Wildcard() string { return wildcards[f][0] }
 func (f Families) Loopback() string { return loopbacks[f][0] }
 
 // Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies that
-// is the IPv6 address with the same meaning. For other addresses it returns nil.
+// is the IPv6 address with the same meaning. For other Families and other addresses the result is empty.
 func (f Families) Also(address string) []string {
 	for _, all := range []byFamily{wildcards, loopbacks} {
 		if all[f][0] == address {

@@ -52,8 +52,8 @@ const FaultFilter = "envoy.filters.http.fault"
 const (
 	// ServerListener and the server's address make the name of the listener that a gRPC server requests.
 	ServerListener = "xds.istio.io/grpc/lds/inbound/"
-	// CertificateProvider is the instance name of the bootstrap's plugin that provides the application's certificate and
-	// roots.
+	// CertificateProvider is the instance name of the bootstrap's plugin that provides the application's certificate
+	// and roots.
 	CertificateProvider = "default"
 )
 
@@ -91,7 +91,7 @@ func (c ClusterName) String() string { return OutboundCluster(c.Port, c.Subset, 
 func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
 
 // ParseCluster parses the name direction|port|subset|host of a cluster. ok is false if the name has fewer parts, or if
-// the port is no number of 16 bits.
+// the port is not a number of 16 bits; the other results are not to be used then. host is all of the rest.
 func ParseCluster(name string) (direction string, port uint32, subset, host string, ok bool) {
 	parts := strings.SplitN(name, "|", 4)
 	if len(parts) != 4 {

@@ -24,8 +24,8 @@ type Fragment struct {
 	Name  string // name for Replaced, such as that of the virtual host; empty: Parts have names
 	Bytes []byte // encoded fields, with their tags
 	Hash  Hash   // hash of Bytes; a fragment without bytes has any hash
-	// Parts are the fragments from which this fragment was joined; nil: it was not joined. The references keep the parts
-	// in their pool.
+	// Parts are the fragments from which this fragment was joined; nil: it was not joined. The references keep the
+	// parts in their pool.
 	Parts []*Fragment
 	// Needs are the resources that Envoy requests after a resource with this fragment.
 	Needs []Ref
@@ -45,22 +45,22 @@ type Ref struct {
 type Resource struct {
 	Type Type
 	Name string
-	// Version is a hash of the body in hexadecimal, which is equal on every replica. For a rope it is a hash of the hashes
-	// of the head and the fragments. EncodeAs sets another version.
+	// Version is a hash of the body in hexadecimal, which is equal on every replica. For a rope it is a hash of the
+	// hashes of the head and the fragments. EncodeAs sets another version.
 	Version string
 	// Needs are the resources that Envoy requests after this resource: a cluster's endpoints, a listener's routes.
 	Needs []Ref
 	// Secrets are the names of the secrets for which Envoy waits while it warms a cluster. They come from the control
 	// plane or from the proxy's agent.
 	Secrets []string
-	// WarmsUnseen states that Envoy warms a cluster for reasons that the control plane cannot observe, for instance until
-	// its hosts are health-checked. Only the acknowledgement shows that the cluster is warm.
+	// WarmsUnseen states that Envoy warms a cluster for reasons that the control plane cannot observe, for instance
+	// until its hosts are health-checked. Only the acknowledgement shows that the cluster is warm.
 	WarmsUnseen bool
 	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
 	Confidential bool
-	// StandIn is sent instead of this version to a client that has refused this version, or from which it is withheld, if
-	// the client has no earlier good version. nil: nothing is sent to such clients. Configurations for which listeners
-	// wait without limit have a StandIn (push/build/extension).
+	// StandIn is sent instead of this version to a client that has refused this version, or from which it is withheld,
+	// if the client has no earlier good version. nil: nothing is sent to such clients. Configurations for which
+	// listeners wait without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
 	standsIn bool // the resource is the StandIn of another resource
@@ -110,7 +110,7 @@ func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Res
 	return encode(t, name, version, m, needs)
 }
 
-// Restored returns a resource of a report, which nothing verifies: tools show it, and it must never be sent.
+// Restored returns a resource from a report, without verifying it. Tools show it; it must never be sent. It keeps body.
 func Restored(t Type, name, version string, body []byte) *Resource {
 	return &Resource{Type: t, Name: name, Version: version, head: body, size: len(body)}
 }
@@ -125,8 +125,8 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource whose type is not one of Envoy's. The body is a copy of the message in body. It fails if
-// the name or the type URL is not valid UTF-8, or if the type URL is empty.
+// EncodeAny makes a resource of type Unknown, whose type is not one of Envoy's. The body is a copy of the message in
+// body. It fails if the name or the type URL is not valid UTF-8, or if the type URL is empty.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -208,8 +208,8 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
-// JoinRope makes a resource whose type is not one of Envoy's. The body is the concatenation of fragments, a message
-// whose type has the URL url. It keeps the slice fragments, which must not change afterwards.
+// JoinRope makes a resource of type Unknown, whose type is not one of Envoy's. The body is the concatenation of
+// fragments, a message whose type has the URL url. It keeps the slice fragments, which must not change afterwards.
 func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
 	sum := sha256.New()
@@ -356,7 +356,7 @@ func (r *Resource) encodeDelta() [][]byte {
 }
 
 // State returns the resource as one field `resources` (number 2, an Any) of a state-of-the-world DiscoveryResponse. The
-// result is slices to send in order; their bytes are shared and read-only.
+// result is slices to send in order. Their bytes are shared and read-only; the outer slice is the caller's.
 func (r *Resource) State() [][]byte {
 	url := r.bodyURL()
 	head := protowire.AppendTag(nil, 2, protowire.BytesType)

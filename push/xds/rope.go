@@ -73,7 +73,8 @@ func named(all []*Fragment) iter.Seq[*Fragment] {
 }
 
 // Apart returns the bodies of before (was) and r (now), two versions of a resource, without the fragments that both
-// have. The cost is proportional to the number of fragments, and to the size of those that differ.
+// have. Neither may be nil; the results are the caller's. The cost is proportional to the number of fragments, and to
+// the size of those that differ.
 func (r *Resource) Apart(before *Resource) (was, now []byte) {
 	both := map[*Fragment]bool{}
 	for _, f := range before.tail {

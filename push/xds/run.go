@@ -20,16 +20,17 @@ const (
 	// runBytes is the maximum length of a run in bytes. Most runs are shorter, because they end before a resource for
 	// which startsRun returns true.
 	runBytes = 64 << 10
-	// runCut is the mean number of resources between two for which startsRun returns true. The start of a run depends on
-	// one name only. So an edit, or a resource that only one proxy has, changes only one run.
+	// runCut is the mean number of resources between two for which startsRun returns true. The start of a run depends
+	// on one name only. So an edit, or a resource that only one proxy has, changes only one run.
 	runCut = 64
-	// runsOfLead is the maximum number of runs that begin with one resource, because different proxies may have different
-	// resources after it. The latest runs are kept.
+	// runsOfLead is the maximum number of runs that begin with one resource, because different proxies may have
+	// different resources after it. The latest runs are kept.
 	runsOfLead = 4
 )
 
 // Pack encodes resources as fields `resources` (number 2) of a DeltaDiscoveryResponse, in the order of set. size is the
-// length of all pieces in bytes. The pieces are shared and read-only; the slice belongs to the caller.
+// length of all pieces in bytes; an empty set has no pieces. The pieces are shared and read-only; the slice belongs to
+// the caller. Pack keeps no reference to set. Safe for concurrent use.
 func Pack(set []*Resource) (bufs mem.BufferSlice, size int) {
 	if len(set) == 1 {
 		return slices.Clone(set[0].Buffers()), set[0].WireSize()

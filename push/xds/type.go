@@ -40,7 +40,7 @@ var types = [NumTypes]struct{ url, short, noun string }{
 // URL returns the type URL on the wire. It panics for Unknown.
 func (t Type) URL() string { return types[t].url }
 
-// String returns the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS.
+// String returns the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS. For Unknown it is "unknown".
 func (t Type) String() string {
 	if t >= NumTypes {
 		return "unknown"

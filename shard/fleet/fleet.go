@@ -1,5 +1,6 @@
-// Package fleet makes a process one replica of a fleet. It admits streams at a pace, notifies agents of their owners,
-// keeps the number of streams in balance, and hands over when it is stopped.
+// Package fleet makes a process one replica of a fleet: the replicas of one mesh, which share its proxies by a ring of
+// shards. It admits streams at a pace, notifies agents of their owners, keeps the number of streams in balance, and
+// hands over when it is stopped.
 //
 // Owns: this replica's record and placement, by shard/member and shard/place; the placement that each agent was
 // notified of.
@@ -13,12 +14,14 @@
 // place.Drain decides when to send a stream away. After SIGTERM all loops run on during Fleet.Depart, and only then
 // does their context end.
 //
-// The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was
-// notified of. If the proxy stays, its agent is notified of a newer placement at once. If the proxy has to move,
-// place.Moves sets the pace (notify.go):
+// The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was notified
+// of. If the proxy stays, its agent is notified of a newer placement at once. If the proxy has to move, place.Moves
+// sets the pace of notifications (notify.go):
 //
-//   - while goroutines do not wait for a processor, it rises to 100 a second to one replica, from all others together;
-//   - while they wait, it falls to 10 a second from each replica, or to a hundredth of its streams if that is more;
+//   - while goroutines do not wait for a processor, the pace rises to 100 a second to one replica, from all others
+//     together;
+//   - while they wait, the pace falls to 10 a second from each replica, or to a hundredth of its streams if that is
+//     more;
 //   - a replica that leaves notifies all its agents in the first half of its grace period.
 //
 // While replicas have two versions (obs.Version), a replica sends agents only to replicas of its own version, until it
@@ -26,10 +29,10 @@
 // crashes may reconnect to any other replica. An agent that has to move begins within 2 s after its notification.
 //
 // A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, or after 20
-// seconds of planning. For each Sidecar with a workload selector they plan a scope, too. The prewarmed proxies have the
-// capabilities of this version's image. Workload selectors of EnvoyFilters, and other clusters, networks and
-// capabilities, are not prewarmed. The prewarmed proxies stay until a minute after the ramp. One process with an
-// embedded etcd runs the same parts and owns all shards.
+// seconds of planning. Prewarmed proxies exist only in this process. For each Sidecar with a workload selector they
+// plan a scope, too. They have the capabilities of this version's image. Workload selectors of EnvoyFilters, and other
+// clusters, networks and capabilities, are not prewarmed. The prewarmed proxies stay until a minute after the ramp. One
+// process with an embedded etcd runs the same parts and owns all shards.
 package fleet
 
 import (
@@ -60,11 +63,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config configures New.
+// Config configures New. Store, Name, Revision and Log are required.
 type Config struct {
 	Store    *kv.Store
-	Name     string        // of this replica
-	Address  string        // that agents dial; empty: unknown
+	Name     string        // unique in the mesh: the pod's name
+	Address  string        // host:port that agents dial; empty: unknown
 	Secure   bool          // the address speaks TLS
 	Embedded bool          // etcd is in this process, so there are no other replicas
 	Zone     string        // of this replica
@@ -76,29 +79,33 @@ type Config struct {
 	// the time in which the share of a new replica grows (member.Weight); 0: at once.
 	Lease, Ramp time.Duration
 	DrainAfter  time.Duration // streams are closed after this time above its share; 0: 60 s
-	Grace       time.Duration // longest duration of an orderly stop
+	Grace       time.Duration // longest duration of an orderly stop; 0: Depart does not wait
 	MostJoins   float64       // per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
 	Contained   bool          // a container limits its memory
 	Off         Loops         // control loops that are off
 	Log         *slog.Logger
 }
 
-// Loops selects the control loops on the load of a machine; see the package comment of shard/place.
+// Loops names the control loops on the load of a machine that are off; see the package comment of shard/place.
 type Loops struct{ Joins, Moves, Drain bool }
 
-// Server is a fleet's part of the xDS server (serve.Server).
+// Server is the part of the xDS server that a fleet uses (serve.Server). Its methods must be safe for concurrent use.
 type Server interface {
+	// AgentResourceChangedFor sends the resource of an agent type again, if it differs, to the streams for which `of`
+	// returns true. listens reports whether a stream has subscribed to the type.
 	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
 	// SendAway closes up to n streams without a subscription to the type (all: with one, too), and returns their
 	// number.
 	SendAway(n int, typeURL string, all bool) int
+	// Subscribed returns the number of streams, and how many of them have subscribed to the type.
 	Subscribed(typeURL string) (streams, subscribed int)
+	// Waiting returns the number of streams that wait for their turn in a lane, and Lag the longest of these waits.
 	Waiting(lane fanout.Lane) int
 	Lag(now time.Time) time.Duration
 }
 
 // Fleet is one replica of a fleet: its record, its view of the ring, and the admission of new streams. A single replica
-// owns everything and sends no proxies elsewhere.
+// owns everything and sends no proxies elsewhere. Safe for concurrent use, except for Serves.
 type Fleet struct {
 	cfg       Config
 	log       *slog.Logger
@@ -158,7 +165,7 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Serves sets the server of the streams. The server, which is configured with AgentType, is made after the Fleet.
+// Serves sets the server of the streams. The server is made after the Fleet, since it is configured with AgentType.
 func (f *Fleet) Serves(server Server) { f.server = server }
 
 // joined counts a stream's admission by its result.
@@ -174,7 +181,7 @@ func joined(_ time.Duration, err error) {
 	obs.Joins.WithLabelValues(result).Inc()
 }
 
-// Tasks returns the loops of this replica, for serving m's snapshots through planner.
+// Tasks returns the loops of this replica, which the caller must run. The replica serves m's snapshots through planner.
 func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	return []loop.Task{
 		{Name: "member", Run: f.member.Run},

@@ -1,17 +1,17 @@
-// Package level decides the level of stored configuration (model.Level). It is the highest level that every replica
-// reads. Kinds and fields of a newer build take effect when the last replica runs that build. They are
-// withdrawn before a replica of an older build serves again.
+// Package level decides the level of stored configuration (model.Level): the number of its format. It is the highest
+// level that every replica reads. Kinds and fields of a newer build take effect when the last replica runs that build.
+// They are withdrawn before a replica of an older build serves again.
 //
 // Owns: level/current, which only the leader writes.
 // Reads: shard/member.
 // Never: raises the level while a replica joins that cannot read it (the transaction fails if any record changed);
 // lowers it before the newer content is removed from the store.
 //
-// Records that only a newer build can read are stored once every replica can read them. Replicas state in their
-// records the newest level that they read. The leader writes the lowest of these levels to level/current, in a
+// Configuration that only a newer build can read is stored once every replica can read it. Replicas state in their
+// member records the newest level that they read. The leader writes the lowest of these levels to level/current, in a
 // transaction that fails if the record of a replica changed meanwhile. A replica compares the level in the transaction
 // by which it becomes ready. If the stored level is newer, the replica is not ready and admits no stream until the
-// leader has removed the records that need the level, and lowered the level. After a change of the level the ingester
+// leader has removed the content that needs the level, and lowered the level. After a change of the level the ingester
 // compares the whole store with the sources. Records of closing kinds (store/model) belong to no level: they are stored
 // at once. Replicas that do not know such a kind admit no proxy that the record covers.
 package level
@@ -34,7 +34,8 @@ type Current struct {
 	Revision int64  // etcd's revision of the value; 0: no level is stored
 }
 
-// Read reads the level from the store. Errors: the store does not answer, or the value is invalid.
+// Read reads the level from the store; zero: no level is stored. Errors: the store does not answer, or the value is
+// invalid.
 func Read(ctx context.Context, store *kv.Store) (Current, error) {
 	blobs, _, err := store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -51,7 +52,8 @@ func Read(ctx context.Context, store *kv.Store) (Current, error) {
 
 var folder = member.LevelPath[:strings.IndexByte(member.LevelPath, '/')+1]
 
-// Lowest returns the newest common level of the leader, given its newest one, and all replicas of a fleet.
+// Lowest returns the newest level that the leader and all replicas of a fleet read. leader is the leader's own newest
+// level.
 func Lowest(leader uint32, fleet []member.Record) uint32 {
 	least := leader
 	for _, r := range fleet {
@@ -60,20 +62,21 @@ func Lowest(leader uint32, fleet []member.Record) uint32 {
 	return least
 }
 
-// Config configures Lead. Current may be zero; the other fields are required.
+// Config configures Lead. Current may be zero; the other fields are required. Lead calls the functions in its
+// goroutine.
 type Config struct {
 	Store   *kv.Store
 	Reads   uint32        // the newest level that the leader's build reads
-	Current Current       // result of Read at the begin of the term
+	Current Current       // result of Read at the beginning of the term
 	Use     func(Use)     // starts to rewrite the stored content for a level; called once for each change
 	Used    func() uint32 // level of the stored content; 0: it is being written
 	Log     *slog.Logger
 }
 
-// Use is the level for stored content.
+// Use is the level in which stored content is written.
 type Use struct {
 	Level uint32
-	Below bool // the stored level is newer than the leader's build reads
+	Below bool // the stored level is above Level, since the leader's build does not read it
 }
 
 // First returns the level at the start of a leader's term, whose build reads levels up to reads. A store without a
@@ -86,7 +89,8 @@ func (c Current) First(reads uint32) Use {
 const every = 100 * time.Millisecond
 
 // Lead maintains the level for one epoch. It returns an error that wraps kv.ErrDeposed when another process leads, and
-// ctx's error when ctx ends. Failed reads and writes of the level are logged and repeated.
+// ctx's error when ctx ends. Failed reads and writes of the level are logged and repeated. Lowering waits until Used
+// returns the lower level.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,7 +15,7 @@ type Fleet struct {
 	Revision int64    // etcd's, as in kv.Folder
 }
 
-// Follow returns a channel of fleets: the present one and one after each change. While etcd does not answer, none
+// Follow returns a channel of fleets: the present one and one after each change. While etcd does not answer, no fleet
 // arrives. A slow reader receives only the newest fleet. The channel is closed when ctx ends. If a record does not
 // decode, the error is logged and the replica's last good record stays in use. A replica without a good record is left
 // out. An error is a mistake of this build (kv.Store.Follow).

@@ -14,28 +14,28 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Config configures New.
+// Config configures New. Store, Name, Streams, Revision and Ring are required.
 type Config struct {
 	Store   *kv.Store
 	Name    string // unique in the mesh: the pod's name
 	Address string // host:port that agents dial; empty: unknown
 	Zone    string
 	Version string
-	Level   uint32        // the newest level of stored configuration that this build reads
+	Level   uint32        // newest level of stored configuration that this build reads; 0: 1
 	Weight  uint32        // 0: ring.FullWeight
 	Lease   time.Duration // whole seconds; 0: 10 s. Shards of a crashed replica are reassigned after it.
 	Ramp    time.Duration // ramp of Weight; 0: 60 s, negative: full weight at once
-	Streams *Streams
+	Streams *Streams      // counts the streams of this replica
 	// Revision returns the revision of the snapshot that is served. The store's newest revision would not do: every
 	// write raises it, also a write of this record. Ring returns the present ring. Both are called often.
 	Revision func() int64
 	Ring     func() *ring.Ring
-	// Sums returns Record.Sums, which change every ten seconds at most; nil: none.
+	// Sums returns Record.Sums, which should change every ten seconds at most; nil: the record has no sums.
 	Sums func() []byte
 	Log  *slog.Logger // nil: slog's default
 }
 
-// Member maintains this replica's record in etcd. Any goroutine may call its methods.
+// Member maintains this replica's record in etcd. Safe for concurrent use.
 type Member struct {
 	cfg  Config
 	wake chan struct{}
@@ -49,8 +49,8 @@ type Member struct {
 	leavingRecorded chan struct{}
 }
 
-// New returns a Member without sending a request. Run must be called. The error names the invalid field; Store,
-// Streams, Revision and Ring share one error.
+// New returns a Member in state Warming, without sending a request. Run must be called. The error names the invalid
+// field; Store, Streams, Revision and Ring share one error.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second
@@ -81,10 +81,11 @@ func New(cfg Config) (*Member, error) {
 	}}, nil
 }
 
-// Ready declares the replica warm: it may own shards. A replica that leaves does not become ready again.
+// Ready declares the replica warm: it may own shards. It does not wait for the write. A replica that leaves does not
+// become ready again.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave declares that the replica leaves: its shards are to be reassigned.
+// Leave declares that the replica leaves: its shards are to be reassigned. It does not wait (LeavingRecorded).
 func (m *Member) Leave() { m.set(Leaving) }
 
 // LeavingRecorded returns a channel. It is closed once Run has written the state Leaving to etcd.
@@ -105,7 +106,7 @@ func (m *Member) set(s State) {
 	}
 }
 
-// Record returns the target content of the record at now. The record in etcd may be older, or Warming (Above).
+// Record returns the content that the record should have at now. The record in etcd may be older, or Warming (Above).
 func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()

@@ -1,5 +1,5 @@
-// Package member maintains this replica's record in etcd, and follows the records of all replicas. A record has the
-// address, state and load of its replica.
+// Package member maintains this replica's record in etcd, and follows the records of all replicas, the fleet. A record
+// has the address, state and load of its replica.
 //
 // Owns: members/<name>, under a lease.
 // Reads: shard/ring, the counter of streams.
@@ -54,9 +54,9 @@ type Record struct {
 	State       State
 	Weight      uint32    // 1 to ring.FullWeight; grows while a new replica ramps up
 	Revision    int64     // etcd's revision of the served snapshot
-	Level       uint32    // the newest that its build reads (model.Level); 1: also if it reports none
+	Level       uint32    // newest that its build reads (model.Level); at least 1
 	Load        ring.Load // served streams, and streams that wait for admission
-	Sums        []byte    // of its proxies by state, for tools; at most MaxSums bytes; empty: none
+	Sums        []byte    // of its proxies by state, for tools; at most MaxSums bytes; empty: unknown
 }
 
 // Member returns the replica as a member of the ring.
@@ -82,7 +82,7 @@ const (
 	MaxSums = 4 << 10
 )
 
-// Encode returns the stored form of the record. Equal records have equal bytes.
+// Encode returns the stored form of the record. Equal records have equal bytes. Sums longer than MaxSums are left out.
 func (r Record) Encode() []byte {
 	b := ring.AppendUint(nil, 1, schema)
 	b = ring.AppendText(b, 2, r.Name)
@@ -115,8 +115,8 @@ func entry(name string, streams int) []byte {
 	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
-// Decode parses a stored record from untrusted bytes. Errors: the record is too large or malformed, its schema is more
-// than one newer, or a value is out of range.
+// Decode parses a stored record from untrusted bytes, and keeps no reference to them. Errors: the record is too large
+// or malformed, its schema is more than one newer, or a value is out of range.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)

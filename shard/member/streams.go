@@ -64,8 +64,8 @@ func (s *Streams) Total() int {
 	return s.total
 }
 
-// Misplaced returns the number of served streams with another owner than self in a ring. Streams without owner do not
-// count.
+// Misplaced returns the number of served streams that a ring assigns to an owner other than self. Streams without an
+// owner do not count.
 func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +89,8 @@ const (
 	splitPart = 16
 )
 
-// Load returns the load for the record, waiting streams included. r is the present ring, with the split namespaces and
-// the number of replicas; nil: there is no ring.
+// Load returns the load for the record, waiting streams included, within the bounds of a record. r is the present ring,
+// with the split namespaces and the number of replicas; nil: there is no ring.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string

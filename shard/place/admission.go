@@ -15,14 +15,14 @@ import (
 // AdmissionConfig configures the admission of new streams. A zero field means its default.
 type AdmissionConfig struct {
 	Pace PaceConfig
-	// Longest is the longest wait of a join in the queue; 2 minutes. Waiting costs less than a refusal, after which the
-	// client comes back.
+	// Longest is the longest wait of a join in the queue; 0: 2 minutes. Waiting costs less than a refusal, after which
+	// the client comes back.
 	Longest time.Duration
-	Queue   int                        // joins that may wait; 20,000
-	Every   time.Duration              // between two measurements; 1 s
-	Meter   Meter                      // nil: this process
+	Queue   int                        // joins that may wait; 0: 20,000
+	Every   time.Duration              // time between two measurements; 0: 1 s
+	Meter   Meter                      // measures the process; nil: a meter of this process
 	Waited  func(time.Duration, error) // receives the duration and result of each Wait; nil: not called
-	Off     bool                       // every join is admitted at once, to measure the loop's worth
+	Off     bool                       // every join is admitted at once, to measure the effect of the loop
 }
 
 // Meter measures this process. Only the goroutine of Admission.Run calls it.
@@ -35,8 +35,8 @@ type Meter interface {
 const memoryEvery = 50 * time.Millisecond
 
 // Admission admits new streams at a pace by the measured headroom. The processors stay busy but not overloaded, and
-// fewer joins are admitted while memory is short. Joins wait rather than being refused. Any goroutine may call Wait and
-// State; Run must be running.
+// fewer joins are admitted while memory is short. A join is the start of one stream. Joins wait rather than being
+// refused. Any goroutine may call Wait and State; Run must be running.
 type Admission struct {
 	cfg  AdmissionConfig
 	pace *Pace // owned by Run
@@ -74,9 +74,9 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return a
 }
 
-// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted. Errors are gRPC statuses. ResourceExhausted,
-// with a RetryInfo: the wait exceeds Longest or is expected to, the queue is full, or memory is full and 32 joins wait.
-// Canceled, DeadlineExceeded: ctx ended.
+// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted; a negative cost counts as 0. Errors are gRPC
+// statuses. ResourceExhausted, with a RetryInfo: the wait exceeds Longest or is expected to, the queue is full, or
+// memory is full and 32 joins wait. Canceled, DeadlineExceeded: ctx ended.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {
 		a.mu.Lock()

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents cannot move a stream, so it
-// is closed to come back elsewhere. A zero field means its default.
+// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents (Istio's) cannot move a
+// stream, so the stream is closed to come back at another replica. A zero field means its default.
 type DrainConfig struct {
-	Above float64       // multiple of this replica's share above which it is uneven; 1.25
-	Until float64       // multiple of its share down to which closing continues; 1.1
-	Slack int           // excess over its share, in streams, above which it is uneven; 8
-	After time.Duration // duration of unevenness before a stream is closed; 60 s
-	Rate  float64       // closed streams per second, at most; 10
-	Part  float64       // closed fraction of this replica's streams per second, at most; 0.02
-	Calm  time.Duration // age of the leader from which streams are closed; 30 s
-	Off   bool          // no stream is closed, to measure the loop's worth
+	Above float64       // multiple of this replica's share above which it is uneven; 0: 1.25
+	Until float64       // multiple of its share down to which closing continues; 0: 1.1
+	Slack int           // excess over its share, in streams, above which it is uneven; 0: 8
+	After time.Duration // duration of unevenness before a stream is closed; 0: 60 s
+	Rate  float64       // closed streams per second, at most; 0: 10
+	Part  float64       // closed fraction of this replica's streams per second, at most; 0: 0.02
+	Calm  time.Duration // age of the leader from which streams are closed; 0: 30 s
+	Off   bool          // no stream is closed, to measure the effect of the loop
 }
 
 // DrainInput is the input of one step.
@@ -32,7 +32,8 @@ type DrainInput struct {
 	Random    float64       // 0 to 1, for the jitter
 }
 
-// Drain decides when to close a stream. It has no clock; one goroutine calls it.
+// Drain decides when to close a stream, to even out the streams of the replicas. It has no clock; one goroutine calls
+// it.
 type Drain struct {
 	cfg    DrainConfig
 	uneven time.Time // since when the replica is uneven; zero: it is even
@@ -55,8 +56,8 @@ func NewDrain(cfg DrainConfig) *Drain {
 // drainEvery is the interval of steps while no stream is due.
 const drainEvery = time.Second
 
-// Step decides whether to close one stream now. again is the time until the next call of Step. Unused closings are not
-// accumulated.
+// Step decides whether to close one stream now. again is the time until the next call of Step. Closings that were
+// possible and not needed are not accumulated.
 func (d *Drain) Step(in DrainInput) (closing bool, again time.Duration) {
 	excess := float64(in.Streams) - in.Share
 	if d.cfg.Off || in.Share <= 0 || in.Peers == 0 || float64(in.Streams) <= d.cfg.Until*in.Share || excess < 1 {

@@ -49,7 +49,7 @@ func (g *gate) fill(now time.Time) {
 	g.numbers = min(g.numbers+g.most*elapsed, max(g.most*burst.Seconds(), 1))
 }
 
-// take removes the tokens for one join. false: there are not enough, and none is removed.
+// take removes the tokens for one join. It returns false, and removes no tokens, if there are not enough.
 func (g *gate) take(cost float64) bool {
 	if g.rate <= 0 || g.tokens <= 0 || g.most > 0 && g.numbers < 1 {
 		return false
@@ -59,7 +59,7 @@ func (g *gate) take(cost float64) bool {
 	return true
 }
 
-// expected returns the wait of a join that comes now, at the present rate; longest at rate 0.
+// expected returns the wait of a join that comes now, at the present rate; at rate 0 it is longest.
 func (g *gate) expected() time.Duration {
 	if g.rate <= 0 {
 		return g.longest

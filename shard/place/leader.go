@@ -19,12 +19,12 @@ const (
 	ringPath   = ringFolder + "current"
 )
 
-// LeaderConfig configures Lead.
+// LeaderConfig configures Lead. Store is required.
 type LeaderConfig struct {
 	Store *kv.Store
 	Wrote func(next *ring.Ring, moved int) // called after a ring was written; moved counts shards; may be nil
 	// Alone is the name of the only replica that can exist when Lead begins: its process has just started the embedded
-	// etcd in a locked directory. Then the records of other replicas are removed at once, and their shards reassigned,
+	// etcd in a locked directory. The records of other replicas are then removed at once, and their shards reassigned,
 	// instead of when their leases end. Replicas that come later are not affected. Empty: other replicas may exist.
 	Alone string
 	Log   *slog.Logger // nil: slog's default

@@ -8,10 +8,10 @@ import (
 // MovesConfig bounds the pace of notifying agents that their proxies have another owner. Each notified proxy makes a
 // new connection to its owner. A zero field means its default.
 type MovesConfig struct {
-	Most  float64 // moves per second to one replica, from all others together; 100; Least and Part take precedence
-	Least float64 // notifications per second on an overloaded machine; 10, as for closed streams (DrainConfig.Rate)
-	Part  float64 // least fraction of the streams per second; 0.01: a replica that needs relief is often full
-	Off   bool    // all agents are notified at once, to measure the loop's worth
+	Most  float64 // moves per second to one replica, from all others together; 0: 100. Least and Part take precedence.
+	Least float64 // notifications per second on an overloaded machine; 0: 10, as for closed streams (DrainConfig.Rate)
+	Part  float64 // least fraction of the streams per second; 0: 0.01, since a replica that needs relief is often full
+	Off   bool    // all agents are notified at once, to measure the effect of the loop
 }
 
 // MovesInput is the input of one step.
@@ -56,8 +56,8 @@ func NewMoves(cfg MovesConfig) *Moves {
 // StepEvery returns the interval of Step while agents are to be notified.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step returns the number of agents to notify now, at most Left. Call it at each StepEvery while agents are left: after
-// a pause of more than a second the pace starts again.
+// Step returns the number of agents to notify now, at most Left. It is called once per StepEvery while agents are left:
+// after a pause of more than a second the pace starts again.
 func (m *Moves) Step(in MovesInput) int {
 	if m.cfg.Off {
 		return in.Left

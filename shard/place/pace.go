@@ -16,11 +16,11 @@ const (
 
 // PaceConfig bounds the pace of joins. A zero field means its default.
 type PaceConfig struct {
-	Cores     float64 // of this process; 1
-	Busy      float64 // fraction of the cores that joins may fill together with other work; 0.85
-	Least     float64 // smallest rate on a busy machine, in full joins per second, if memory permits; 5 for each core
+	Cores     float64 // of this process; 0: 1
+	Busy      float64 // fraction of the cores that joins may fill together with other work; 0: 0.85
+	Least     float64 // smallest rate on a busy machine, in full joins per second, if memory permits; 0: 5 for each core
 	Most      float64 // largest number of joins per second, applied by Admission; 0: no limit
-	FirstCost float64 // CPU seconds of a full join before any measurement; 0.005
+	FirstCost float64 // CPU seconds of a full join before any measurement; 0: 0.005
 	Contained bool    // the memory limit derives from a container's, beyond which the kernel kills the process
 }
 
@@ -35,7 +35,7 @@ type Measure struct {
 	Latency time.Duration
 }
 
-// Pace turns measurements into a rate. It has no clock; one goroutine calls it.
+// Pace turns measurements into a rate of joins. It has no clock; one goroutine calls it. Admission makes it.
 type Pace struct {
 	cfg     PaceConfig
 	cost    float64 // CPU seconds of a full join
@@ -83,9 +83,9 @@ func (p *Pace) Measured(m Measure) {
 		return
 	}
 	used, joins := m.CPU.Seconds()/m.Period.Seconds(), m.Cost/m.Period.Seconds()
-	// A period's CPU time is divided between joins and other work. If joins came at more than half of the rate, the period
-	// measures the cost of a join. Pushes at that time raise the result, which is the safe direction. Otherwise the period
-	// measures the other work.
+	// A period's CPU time is divided between joins and other work. If joins came at more than half of the rate, the
+	// period measures the cost of a join. Pushes at that time raise the result, which is the safe direction. Otherwise
+	// the period measures the other work.
 	if m.Cost >= fewJoins && joins > p.Rate()/2 {
 		sample := max(used-p.other, 0) / joins
 		p.cost += .3 * (min(max(sample, p.cfg.FirstCost/50), p.cfg.FirstCost*20) - p.cost)
@@ -103,7 +103,8 @@ func (p *Pace) Measured(m Measure) {
 // Remember sets the memory in use, a fraction as in Measure.Memory.
 func (p *Pace) Remember(memory float64) { p.memory = memory }
 
-// Rate returns the cost of joins to admit per second (CostFull is 1); 0: none now. It does not apply PaceConfig.Most.
+// Rate returns the cost of joins to admit per second (CostFull is 1); 0: no joins are admitted now. It does not apply
+// PaceConfig.Most.
 func (p *Pace) Rate() float64 {
 	if p.Overfull() {
 		return 0

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ReplicaConfig configures a replica's view of the ring.
+// ReplicaConfig configures a replica's view of the ring. Store and Self are required.
 type ReplicaConfig struct {
 	Store *kv.Store
 	Self  string       // name of this replica, as in its member record
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods, one of them Run.
+// Replica follows the ring, the fleet and the leader. Any goroutine may call its methods; Run is called once.
 type Replica struct {
 	cfg       ReplicaConfig
 	placement atomic.Pointer[Placement]
@@ -49,7 +49,7 @@ func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 // Placement returns the present placement; never nil.
 func (r *Replica) Placement() *Placement { return r.placement.Load() }
 
-// Ring returns the present ring; nil: none.
+// Ring returns the present ring; nil: there is no ring, or it has not been read.
 func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
 
 // Numbers returns the fleet's totals from the replicas' records, which lag by some seconds; zero until Counted.
@@ -106,7 +106,8 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 	return ok && m.Name == self
 }
 
-// Run follows the ring, the fleet and the leader until ctx ends. It returns the error of ctx.
+// Run follows the ring, the fleet and the leader until ctx ends, and returns the error of ctx. While etcd does not
+// answer, the last ones stay. Another error, at the start, is a mistake of this build (kv.Store.Follow).
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {
@@ -210,7 +211,7 @@ func (r *Replica) count(fleet []member.Record) {
 	r.numbers.Store(&n)
 }
 
-// Numbers are the fleet's totals.
+// Numbers are the fleet's totals. Zero: the fleet has not been read.
 type Numbers struct {
 	Ready   int     // ready replicas, including this one if it is ready
 	Streams int     // of all replicas, ready or not; streams that wait for admission are included
@@ -283,7 +284,7 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 	return s.address, false
 }
 
-// Ring returns the ring of the placement; nil: none.
+// Ring returns the ring of the placement; nil: there is no ring.
 func (p *Placement) Ring() *ring.Ring { return p.ring }
 
 // InRing reports whether this replica is a member of the ring.

@@ -37,8 +37,8 @@ type LeavingInput struct {
 type LeavingStep struct {
 	Close int  // number of streams to close, which the caller selects
 	All   bool // streams counted in Follow are among them, since their time to move is over; false: only the others
-	// NotifyBy is the deadline for notifying all agents, so that they move before the end. It is zero until HandedOver or
-	// the end of Notice.
+	// NotifyBy is the deadline for notifying all agents, so that they move before the end. It is zero until HandedOver
+	// or the end of Notice.
 	NotifyBy time.Time
 	GoAway   bool // end the gRPC servers (GOAWAY) and stop; the last step
 }

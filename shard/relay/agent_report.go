@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// agentReport holds the newest report of the agent. The report is a request that gets no response. The relay sends it
+// agentReport contains the newest report of the agent. A report is a request that gets no response. The relay sends it
 // on every upstream connection of Envoy's delta streams.
 type agentReport struct {
 	mu      sync.Mutex
@@ -34,11 +34,11 @@ func (s *agentReport) message() mem.BufferSlice {
 	return message(s.data)
 }
 
-// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type that
-// Envoy uses. wrong is the message of the request's error detail; an empty message means healthy. Report does not wait
-// for the transmission. The report is sent on each present and later upstream connection of Envoy's delta streams,
-// after Envoy's first request on the connection. Only the newest report is sent, whatever its type. Any goroutine may
-// call Report.
+// Report sends a report to the control plane, as a request of a type without responses. typeURL must not be a type
+// that Envoy uses. wrong is the message of the request's error detail; an empty message (healthy) sends no error
+// detail. Report does not wait for the transmission. The report is sent on each present and later upstream connection
+// of Envoy's delta streams, after Envoy's first request on the connection. Only the newest report is sent, whatever
+// its type. Report is safe for concurrent use.
 func (r *Relay) Report(typeURL, wrong string) {
 	data := appendText(nil, requestType, typeURL)
 	if wrong != "" {

@@ -52,6 +52,7 @@ func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	return u
 }
 
+// notify sends an event to the loop. It returns false, and frees the event's message, if ctx ends first.
 func (u *upstream) notify(ctx context.Context, e event) bool {
 	select {
 	case u.in <- e:
@@ -64,6 +65,7 @@ func (u *upstream) notify(ctx context.Context, e event) bool {
 	}
 }
 
+// run serves an upstream connection and then reports its end, unless ctx has ended.
 func (r *Relay) run(ctx context.Context, u *upstream, d dial) {
 	err := r.serveConn(ctx, u, d)
 	if ctx.Err() != nil {

@@ -1,12 +1,14 @@
-// Package relay carries Envoy's ADS streams to the control plane. Envoy connects to a Unix socket. Each of its streams
-// is carried over one upstream connection at a time, and its messages are unchanged except for nonces.
+// Package relay carries Envoy's ADS streams to the control plane. Envoy connects to a Unix socket of the agent. Each
+// of Envoy's streams is carried over one upstream connection at a time, and its messages are unchanged except for
+// nonces. The upstream may change while the stream continues: the relay moves a stream to the replica that owns the
+// proxy, and replaces ended connections.
 //
 // # Data structures
 //
-// session (pure) is one delta stream of Envoy. It has a mirror (the names and versions that Envoy has recorded, and its
-// subscriptions), the live upstream connection, and during a move the next one. The loop around it (stream.go) has the
-// clock and the sockets: events go in, effects come out. Subscription is a subscription of the agent's own on the same
-// stream: the owner of the proxy, the trust bundle. State-of-the-world streams pass unchanged (sotw.go).
+// A session (pure) is one delta stream of Envoy. It has a mirror (the names and versions that Envoy has recorded, and
+// its subscriptions), the live upstream connection, and during a move the next one. The loop around the session
+// (stream.go) has the clock and the sockets: events go in, effects come out. A Subscription is the agent's own, on the
+// same stream: the owner of the proxy, the trust bundle. State-of-the-world streams pass unchanged (sotw.go).
 //
 // # One move
 //
@@ -15,23 +17,24 @@
 // while the old connection still serves Envoy. When the stream is admitted and no response is in flight, the session
 // drops the old connection. It then sends the requests that Envoy would send on a new stream, with Envoy's versions.
 //
-// If a connection ends by itself, its unanswered responses count as in doubt and are sent again. If the mirror does not
-// know Envoy's whole state, Envoy's stream ends too, and Envoy states its versions itself on the next one. That happens
-// after a resource with a TTL, a request with resource locators, a response without a nonce or a message that does not
-// parse. It also happens on a state-of-the-world stream, and on a stream without requests.
+// If a connection ends by itself, its unanswered responses count as in doubt and are sent again. If the mirror does
+// not know Envoy's whole state, the relay ends Envoy's stream too, and Envoy states its versions on its next stream.
+// The state is not known after a resource with a TTL, a request with resource locators, a response without a nonce or
+// a message that does not parse. It is also not known on a state-of-the-world stream, and on a stream without
+// requests.
 //
 // # Minimum revision
 //
-// Every delta response names the store revision that it is based on (system_version_info), and the header of the stream
-// names the store. The newest revision that an agent has seen is its minimum revision, which it states on its next
-// stream. While etcd answers, a replica confirms with etcd that it is up to date before it answers a new stream. While
-// etcd does not answer, a replica that is behind the agent's minimum waits for that revision, 5 s at most. Then it
-// turns the agent away (Unavailable, with its own revision in a trailer). The minimum also has the place of the state
-// in the chain of heads (store/kv). Revisions begin again when etcd is restored, so the place is compared even while
-// etcd answers.
+// Every delta response names the store revision that it is based on (system_version_info), and the header of the
+// stream names the store. The newest revision that an agent has seen is its minimum revision, which the agent states
+// on its next stream. While etcd answers, a replica confirms with etcd that it is up to date before it answers a new
+// stream. While etcd does not answer, a replica that is behind the agent's minimum waits for that revision, 5 s at
+// most. Then it refuses the stream (Unavailable, with its own revision in a trailer). The minimum also has the place
+// of the state in the chain of heads (the leaders' writes, store/kv). Revisions begin again when etcd is restored, so
+// the place is compared even while etcd answers.
 //
-// An agent that is turned away looks for another replica, and Envoy keeps its configuration. If all replicas are cut
-// off and the newest is gone, the agent finds only replicas that are behind. After a minute and 8 such attempts in a
+// A refused agent dials another replica, and Envoy keeps its configuration. If all replicas are cut off from etcd and
+// the newest replica is gone, the agent finds only replicas that are behind. After a minute and 8 such attempts in a
 // row it lowers its minimum to the newest revision among them, and a replica with that revision serves it
 // (min_revision.go). Stock agents state no minimum, and are served at once.
 //
@@ -46,8 +49,8 @@
 // relay's own few requests are queued: one message at a time is under way in each direction, and HTTP/2 flow control
 // holds back the rest at its sender. While an upstream is replaced, requests only change the mirror.
 //
-// Owns: the socket, the mirror of Envoy's recorded resources, the agent's subscriptions, the minimum revision, the pace
-// of dials and moves.
+// Owns: the socket, the mirror of Envoy's recorded resources, the agent's subscriptions, the minimum revision, the
+// pace of dials and moves.
 // Reads: Config, and the heads of messages.
 // Never: reads the body of a resource for Envoy.
 package relay

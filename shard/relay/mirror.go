@@ -22,14 +22,14 @@ type mirror struct {
 type typeState struct {
 	url      string
 	all      bool                // the wildcard is subscribed
-	legacy   bool                // the wildcard is of an empty first request; no request has named resources since
+	legacy   bool                // an empty first request subscribed to the wildcard; no request has named resources since
 	names    map[string]bool     // subscribed by name; true: not answered yet
 	unsaid   int                 // number of unanswered names
 	answered bool                // false: an empty first request without versions awaits its first response
 	lastAsk  time.Time           // of the newest subscription
 	held     map[string]string   // name -> version, as Envoy recorded them
 	doubt    map[string]struct{} // names of refused responses, which Envoy may have applied in part
-	flying   []sent
+	flying   []sent              // responses in flight, oldest first
 }
 
 // sent is a response that Envoy has not answered.
@@ -50,7 +50,7 @@ func (m *mirror) find(url string) *typeState {
 	return nil
 }
 
-// request applies one of Envoy's requests. answered is the response in flight that the request acknowledges or refuses;
+// request applies one of Envoy's requests. It returns the response in flight that the request acknowledges or refuses;
 // nil: there is no such response.
 func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k := m.find(h.typeURL)

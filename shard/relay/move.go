@@ -15,17 +15,17 @@ var (
 	errBusy      = errors.New("the owner did not admit the stream, or responses were in flight, for too long")
 )
 
-// wants reports whether the stream should move. Only an answer of the live connection counts: that of an earlier
-// connection may be outdated.
+// wants reports whether the stream should move. Only an owner that the live connection has named counts: the answer of
+// an earlier connection may be outdated.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
-// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. The owner is
-// requested there too (upstreamReady), and with that request the stream waits for admission while the live connection
-// continues. Once the stream is admitted and nothing is in flight, the new connection becomes the live one and receives
-// Envoy's state. The old connection is dropped, with any unread responses.
+// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. It requests the
+// owner's name there too (upstreamReady), and with that request the stream waits for admission while the live
+// connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the live one
+// and receives Envoy's state. The old connection is dropped, with any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:

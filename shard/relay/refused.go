@@ -18,13 +18,14 @@ const (
 	refusedText  = 1 << 10 // bytes
 )
 
-// Refused lists the refused resources of one type. A resource leaves the list when Envoy accepts a later response with
-// it, or unsubscribes from it.
+// Refused lists the resources of one type that Envoy has refused. A resource leaves the list when Envoy accepts a
+// later response with it. It also leaves the list when Envoy unsubscribes from it, except under a wildcard
+// subscription.
 type Refused struct {
 	Type  string   `json:"type"`  // type URL
-	Names []string `json:"names"` // of all resources in the refused responses, sorted; the first ten
+	Names []string `json:"names"` // names of resources in the refused responses, sorted; the first ten
 	Total int      `json:"total"` // number of all such names
-	Error string   `json:"error"` // Envoy's newest error message; the first KiB
+	Error string   `json:"error"` // Envoy's newest error message for the type; the first KiB
 }
 
 // refusal is the state of a type's refusals after an answer of Envoy; Total 0: all are resolved.

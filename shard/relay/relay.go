@@ -26,38 +26,40 @@ type Config struct {
 	Socket string
 	Access socket.Access
 	// Target is the control plane: "host:port", or a gRPC target that resolves to TCP addresses. State-of-the-world
-	// streams always use it. With Follow, delta streams dial a known owner instead, except during a pause between moves.
+	// streams always use it. With Follow, delta streams dial the known owner of the proxy instead, except during a
+	// pause between moves.
 	Target string
-	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial. An
-	// owner is dialled by its address, but must prove the same name as Target: the name in the credentials, or else the
-	// host of Target.
+	// Credentials is called for each dial, so that the next connection uses a rotated root. Its error fails the dial.
+	// An owner is dialled by its address, but must prove the same name as Target: the name in the credentials, or else
+	// the host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
-	// Metadata is called for each dial and returns the headers to send upstream; nil: none. Its error fails the dial. The
-	// relay adds navarch-place, navarch-revision and navarch-store. Like Credentials, it is called by several goroutines.
+	// Metadata is called for each dial and returns the headers to send upstream; nil: none. Its error fails the dial.
+	// The relay adds navarch-place, navarch-revision and navarch-store. Like Credentials, it is called by several
+	// goroutines.
 	Metadata func() (metadata.MD, error)
-	// Own lists the agent's own subscriptions on Envoy's delta streams.
+	// Own lists the agent's own subscriptions on Envoy's delta streams. Their types must be different.
 	Own []Subscription
-	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL), and move Envoy's delta streams there,
-	// make before break.
+	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL): the replica that should serve it.
+	// Envoy's delta streams move there; the next connection is admitted before the old one is dropped.
 	Follow bool
 	Log    *slog.Logger // nil: no log
 }
 
-// Subscription is one of the agent's own subscriptions on Envoy's delta stream. Its responses are not passed to Envoy,
-// and Envoy's requests for the type are dropped, so Envoy must not use it.
+// Subscription is one of the agent's own subscriptions on Envoy's delta streams. Its responses are not passed to
+// Envoy, and Envoy's requests for the type are dropped, so Envoy must not use the type.
 type Subscription struct {
 	Type string // type URL
 	// Names are the subscribed resources; none: all of the server's (a wildcard).
 	Names []string
-	// Take receives each resource whose version is empty or differs from the last accepted one. nil accepts the resource.
-	// An error refuses, with its text, all responses that were waiting, and Take receives the version again when it is
-	// sent again. Removed and missing resources are acknowledged without a call. Calls for one subscription come one at a
-	// time, without locks held. Of several waiting responses the newest of each resource is passed. Take owns the
-	// resource.
+	// Take receives each resource whose version is empty or differs from the last accepted one. It owns the resource.
+	// nil accepts the resource. An error refuses, with its text, all responses that were waiting, and Take receives
+	// the version again when the control plane sends it again. Removed and missing resources are acknowledged without
+	// a call. Calls for one subscription do not overlap, and hold no locks. Of several waiting responses the newest
+	// version of each resource is passed.
 	Take func(*discoveryv3.Resource) error
 }
 
-// Relay carries Envoy's ADS streams. New creates it; any goroutine may call its methods, one of them Run.
+// Relay carries Envoy's ADS streams. New creates it. Its methods are safe for concurrent use; Run is called once.
 type Relay struct {
 	cfg         Config
 	authority   string // host:port of the target: the name that an owner must prove if the credentials name no host
@@ -103,7 +105,7 @@ func New(cfg Config) (*Relay, error) {
 }
 
 // Run serves the socket until ctx ends; then it ends all streams, removes the socket and returns nil. Errors: the
-// socket cannot be listened on, or accepting fails.
+// socket cannot be listened on, or accepting connections fails.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {

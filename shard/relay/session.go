@@ -29,9 +29,9 @@ var defaultTiming = timing{
 // session is one delta stream of Envoy: its upstream, its messages in flight, and its moves. It is pure: step handles
 // an event and returns effects in order. The loop (stream.go) has the clocks, sockets and goroutines.
 //
-// Envoy uses the live upstream connection. Until the first one is ready, Envoy's requests are not read. While it is
-// replaced, they only change the mirror, which then provides the first requests on the new connection. During a move
-// there is a second connection, next (move.go).
+// Envoy uses the live upstream connection. Until the first connection is ready, Envoy's requests are not read. While
+// the live connection is replaced, requests only change the mirror, which then provides the first requests on the new
+// connection. During a move there is a second connection, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -184,6 +184,7 @@ func (s *session) do(e effect) { s.out = append(s.out, e) }
 
 func (s *session) is(l *connState, id uint32) bool { return l != nil && l.id == id }
 
+// dial makes a connection to an address the live one, and dials it after a pause.
 func (s *session) dial(addr string, after time.Duration) {
 	s.live = s.conn(addr)
 	s.do(dial{s.live.id, addr, after})

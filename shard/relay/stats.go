@@ -9,8 +9,9 @@ import (
 // keptStreams bounds the list of upstreams: above it, ended ones are dropped when another upstream opens.
 const keptStreams = 16
 
-// Stats is the content of the debug page. Requests go up to the control plane, responses come down from it. Message
-// bytes are gRPC payloads; socket bytes include TLS and HTTP/2 framing.
+// Stats is the content of the debug page. Requests go up to the control plane, responses come down from it. An
+// upstream is one connection to the control plane. Message bytes are gRPC payloads; socket bytes include TLS and
+// HTTP/2 framing.
 type Stats struct {
 	Address   string `json:"address"`            // Config.Target
 	Connected bool   `json:"connected"`          // at least one upstream is connected now
@@ -24,11 +25,11 @@ type Stats struct {
 	Resumes     uint64 `json:"resumes"`         // replacements of ended upstreams, unnoticed by Envoy
 	Taken       uint64 `json:"taken"`           // accepted resources of the agent's own subscriptions
 	Refused     uint64 `json:"refused"`         // refused resources of the agent's own subscriptions
-	Revision    int64  `json:"revision"`        // the minimum revision (agentapi.MinRevision)
-	Store       string `json:"store,omitempty"` // name of its store
+	Revision    int64  `json:"revision"`        // the minimum revision that replicas must have (agentapi.MinRevision)
+	Store       string `json:"store,omitempty"` // name of the store of Revision
 
-	// StreamsOpened counts the streams that Envoy has opened, StreamsActive those still open. Connects counts connected
-	// upstreams, of which a delta stream may have several.
+	// StreamsOpened counts the streams that Envoy has opened, StreamsActive those that are still open. Connects counts
+	// connected upstreams; a delta stream may have several.
 	StreamsOpened uint64     `json:"streamsOpened"`
 	StreamsActive int        `json:"streamsActive"`
 	Connects      uint64     `json:"connects"`
@@ -70,7 +71,7 @@ type Stream struct {
 	Traffic
 }
 
-// Stats returns the present counters.
+// Stats returns a copy of the present counters. The slices inside belong to the caller.
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()

@@ -181,6 +181,7 @@ func (u *upstream) endIfDrained() {
 	}
 }
 
+// heard counts an event of an upstream connection, and passes it to the session.
 func (l *loop) heard(u *upstream, e event) {
 	switch e := e.(type) {
 	case fromConn:

@@ -20,12 +20,14 @@ const (
 	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new member
 )
 
-// Assign makes the next ring from the previous one (nil: none). A shard moves only if its owner is gone or has too much
-// load, or if a member is new, has a greater weight or has too little load. Weighted rendezvous selects the receiver
-// among the members with room. Assign also decides by load which namespaces are split. Members with an invalid name,
-// address or weight, repeated names, and members beyond MaxMembers or half of MaxBytes are ignored. So are splits
-// beyond MaxSplit or MaxBytes. The result is deterministic: it does not depend on the order of members or maps. If
-// nothing changes, or no member is left, Assign returns previous.
+// Assign makes the next ring from the previous one (nil: none), with the next version. A shard moves only if its owner
+// is gone or has too much load, or if a member is new, has a greater weight or has too little load. Weighted
+// rendezvous selects the receiver among the members with room. Assign also decides by load which namespaces are split.
+//
+// Members with an invalid name, address or weight, repeated names, and members beyond MaxMembers or half of MaxBytes
+// are ignored. So are splits beyond MaxSplit or MaxBytes. The result is deterministic: it does not depend on the order
+// of members or maps. If nothing changes, or no valid member is left, Assign returns previous. The arguments are not
+// changed.
 func Assign(previous *Ring, members []Member, load Load) *Ring {
 	members = normal(members)
 	if len(members) == 0 {
@@ -94,7 +96,8 @@ type assignment struct {
 	members []Member
 	scores  [][Shards]float64 // rendezvous score by member
 	weight  [Shards]float64   // load of each shard
-	// misplaced counts, for each shard, the streams that a split or join moves to its previous owner from another member.
+	// misplaced counts, for each shard, the streams that a split or join moves to its previous owner from another
+	// member.
 	misplaced [Shards]float64
 	share     []float64   // of each member in the sum of all shards
 	load      []float64   // of each member
@@ -142,6 +145,7 @@ func (t *assignment) give(shard, member int) {
 	}
 }
 
+// fill returns the load of a member as a multiple of its share.
 func (t *assignment) fill(member int) float64 { return t.load[member] / t.share[member] }
 
 // with returns the load of a member with one more shard, as a multiple of its share.

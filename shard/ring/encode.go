@@ -19,8 +19,8 @@ import (
 const (
 	schema = 1
 
-	// MaxBytes, MaxMembers and MaxSplit bound the bytes, members and split namespaces of decoded rings. MaxName bounds a
-	// name, an address, or a namespace, in bytes.
+	// MaxBytes, MaxMembers and MaxSplit bound the bytes, members and split namespaces of decoded rings. MaxName bounds
+	// a name, an address, or a namespace, in bytes.
 	MaxBytes   = 1 << 20
 	MaxMembers = 1024
 	MaxSplit   = 1 << 14
@@ -39,8 +39,8 @@ func encodedMost(members []Member) int {
 	return n
 }
 
-// Encode returns the stored form of the ring; nil is encoded as a ring without members. Rings of Assign are within the
-// bounds.
+// Encode returns the stored form of the ring; the nil Ring is encoded as a ring without members. Rings that Assign
+// makes are within the bounds of Decode.
 func (r *Ring) Encode() []byte {
 	if r == nil {
 		r = &Ring{}

@@ -2,16 +2,17 @@ package ring
 
 import "slices"
 
-// Load counts proxies' streams by namespace: those of one replica, or of all replicas together (Add).
+// Load counts proxies' streams by namespace: those of one replica, or of all replicas together (Add). The zero Load is
+// empty.
 type Load struct {
 	Namespaces map[string]NamespaceLoad
-	Rest       int // streams of all other namespaces, counted as evenly spread over the shards
+	Rest       int // streams of namespaces that are not listed; they count as evenly spread over the shards
 }
 
 // NamespaceLoad is the load of one namespace.
 type NamespaceLoad struct {
-	Streams   int
-	Workloads map[string]int // streams by workload, as far as reported; the others count as evenly spread
+	Streams   int            // all streams of the namespace
+	Workloads map[string]int // streams of reported workloads; if the namespace is split, the others count as evenly spread
 }
 
 // Streams returns the total number of streams.
@@ -23,8 +24,8 @@ func (l Load) Streams() int {
 	return total
 }
 
-// Add adds the report of another replica. It modifies the maps of l, not those of other; the zero Load is ready for
-// use.
+// Add adds the report of another replica to l. It changes the maps of l, but not those of other. It is not safe for
+// concurrent use.
 func (l *Load) Add(other Load) {
 	if l.Namespaces == nil {
 		l.Namespaces = map[string]NamespaceLoad{}
@@ -134,8 +135,8 @@ func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// Streams returns the number of streams of each member, by name, if every proxy were at its owner. Evenly spread
-// streams count in fractions. Members without shards are absent.
+// Streams returns the number of streams that each member would have, by name, if every proxy were at its owner. Evenly
+// spread streams count in fractions. Members without shards are absent.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
 	weights := shardLoads(r, load)
@@ -164,7 +165,8 @@ func (r *Ring) Imbalance(load Load) float64 {
 	return worst
 }
 
-// Resplit reports whether Assign with the same members would split or join a namespace at this load.
+// Resplit reports whether Assign with the same members would split or join a namespace at this load. It is false for a
+// ring without members.
 func (r *Ring) Resplit(load Load) bool {
 	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, r.members, load))
 }

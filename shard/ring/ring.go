@@ -1,12 +1,12 @@
 // Package ring assigns proxies to replicas by 256 virtual shards, each with at most one owner.
 //
-// Owns: nothing; a Ring is immutable.
+// Owns: nothing; a Ring is immutable and safe for concurrent use.
 // Reads: the given members, loads and encoded rings.
 // Never: uses a clock or etcd; affects correctness, because any replica can serve any proxy.
 //
-// A proxy's key is its namespace, so that proxies of one configuration scope have the same owner. If the leader split a
-// large namespace (Assign), the key is namespace/workload. The hash of the key selects the shard, and the ring contains
-// the owner of each shard. So all readers of one ring agree.
+// A proxy's key is its namespace, so that proxies of one namespace, which mostly have the same configuration, have the
+// same owner. If the leader split a large namespace (Assign), the key is namespace/workload. The hash of the key
+// selects the shard, and the ring contains the owner of each shard. So all readers of one ring agree.
 //
 // When a namespace is split over several shards, its streams get other owners although no shard moves. A replica that
 // joins therefore receives first the shards with the most such streams (misplaced in load.go). These streams move in
@@ -38,11 +38,12 @@ type Member struct {
 	Weight  uint32 // 1 to FullWeight: its share in hundredths
 }
 
-// Ring is one assignment of shards to members. The nil Ring has no members and no owners.
+// Ring is one immutable assignment of shards to members. Assign, Vacate and Decode create it. The nil Ring has no
+// members and no owners, and its methods may be called.
 type Ring struct {
 	version uint64
 	members []Member       // ordered by name
-	owners  [Shards]uint16 // index into members plus one; 0: none
+	owners  [Shards]uint16 // index into members plus one; 0: no owner
 	split   []string       // namespaces, ordered
 }
 
@@ -89,8 +90,8 @@ func (r *Ring) SplitNamespaces() []string {
 	return r.split
 }
 
-// Key returns the key of a proxy. workload is WORKLOAD_NAME of the node metadata, or the node's cluster if that is
-// empty.
+// Key returns the key of a proxy, for ShardOf. workload is WORKLOAD_NAME of the node metadata, or the node's cluster
+// if that is empty.
 func (r *Ring) Key(namespace, workload string) string {
 	if r.Split(namespace) {
 		return namespace + "/" + workload
@@ -101,7 +102,7 @@ func (r *Ring) Key(namespace, workload string) string {
 // ShardOf returns the shard of a key: 0 to Shards-1.
 func ShardOf(key string) int { return int(xxhash.Sum64String(key) >> 56) }
 
-// Holder returns the owner of a shard; false: it has no owner.
+// Holder returns the owner of a shard; false: the shard has no owner or does not exist.
 func (r *Ring) Holder(shard int) (Member, bool) {
 	if r == nil || shard < 0 || shard >= Shards || r.owners[shard] == 0 {
 		return Member{}, false
@@ -114,7 +115,7 @@ func Owner(r *Ring, namespace, workload string) (Member, bool) {
 	return r.Holder(ShardOf(r.Key(namespace, workload)))
 }
 
-// Moved returns the number of shards whose owners differ between two rings.
+// Moved returns the number of shards whose owners have different names in two rings. Each ring may be nil.
 func Moved(a, b *Ring) int {
 	moved := 0
 	for s := range Shards {

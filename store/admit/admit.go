@@ -3,8 +3,8 @@
 // caller provides TLS and limits the connections.
 //
 // Owns: the number of bytes of reviews in memory and of reviews in progress, for each host and in total. Reads: bodies
-// of requests. Never: decodes a review before weighing it; decides about the admission of objects within its bounds;
-// trusts the user that a request names, because callers of webhooks show no credential.
+// of requests. Never: decodes a review before it has counted the review's JSON values; decides about the admission of
+// objects within its bounds; trusts the user that a request names, because callers of webhooks show no credential.
 package admit
 
 import (
@@ -32,21 +32,21 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handler answers the reviews of one webhook. It is called concurrently.
+// Handler answers the reviews of one webhook. It must be safe for concurrent use. It may also implement Chooser.
 type Handler interface {
-	// Admit answers a review. path is that of the request's URL. The context ends with the review's timeout, or when the
-	// client is gone. The handler owns the request; the server copies the request's UID into the response. A nil response
-	// becomes status 500, and the API server then follows the webhook's failurePolicy.
+	// Admit answers a review. path is that of the request's URL. The context ends with the review's timeout, or when
+	// the client is gone. The handler owns the request; the server copies the request's UID into the response. A nil
+	// response becomes status 500, and the API server then follows the webhook's failurePolicy.
 	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
 // Config configures a Server. Zero fields have defaults.
 type Config struct {
-	// MaxBody bounds a review in bytes; 0: 8 MiB. A review has an object and its previous version. etcd stores each in at
-	// most 1.5 MiB, and the JSON form may be three times as large.
+	// MaxBody bounds a review in bytes; 0: 8 MiB. A review has an object and its previous version. etcd stores each in
+	// at most 1.5 MiB, and the JSON form may be three times as large.
 	MaxBody int64
-	// MaxHost bounds the bytes of the reviews in progress of one host (an IPv4 address, or the /64 of an IPv6 address); 0:
-	// 32 MiB. MaxAll bounds those of all hosts; 0: 64 MiB. Further reviews wait.
+	// MaxHost bounds the bytes of the reviews in progress of one host (an IPv4 address, or the /64 of an IPv6
+	// address); 0: 32 MiB. MaxAll bounds the bytes of the reviews of all hosts; 0: 64 MiB. Further reviews wait.
 	MaxHost, MaxAll int64
 	// Ahead reports whether reviews from an address, such as an API server's, precede all others; nil: always false.
 	Ahead func(netip.Addr) bool
@@ -59,7 +59,8 @@ type Config struct {
 	Log     *slog.Logger // nil: slog's default
 }
 
-// Server is an http.Handler. All handlers must be registered before it serves.
+// Server is an http.Handler for reviews. New creates it. All handlers must be registered before it serves; then it is
+// safe for concurrent use. Its Config contains the defaults and must not be changed.
 type Server struct {
 	Config
 	mux      *http.ServeMux
@@ -101,9 +102,9 @@ func New(c Config) *Server {
 		clients: obs.NewSampled(c.Log)}
 }
 
-// Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. It panics
-// if the prefix ends with a slash, or is registered already. name is the webhook's label in metrics. failed, which may
-// be nil, receives the HTTP status of each response without an AdmissionReview.
+// Register makes a handler answer the reviews at a path prefix, such as /validate, and at all paths below it. A slash
+// at the end of prefix is ignored. Register panics if the prefix is registered already. name is the webhook's label in
+// metrics. failed, which may be nil, receives the HTTP status of each response without an AdmissionReview.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
 	hook := &webhook{name: name, handler: h, failed: failed}
 	hook.lines()
@@ -116,10 +117,10 @@ func (s *Server) Register(name, prefix string, h Handler, failed func(status int
 	s.mux.HandleFunc(prefix+"/", serve)
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler: it answers a review, or responds 404 for a path without a handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// refusal is the reason for an HTTP error as the response, instead of an AdmissionReview.
+// refusal is the reason for an HTTP error in place of an AdmissionReview.
 type refusal struct {
 	status int
 	cause  string // one of a few constants, for the log
@@ -159,7 +160,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	s.Log.Debug("admission review answered", obs.KeyName, h.name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
 }
 
-// timeout returns the time limit of a request: the shorter one of ?timeout= and the Config's.
+// timeout returns the time limit of a request: the shorter of ?timeout= and Config.Timeout.
 func (s *Server) timeout(r *http.Request) time.Duration {
 	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
 		return min(asked, s.Timeout)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// room counts the bytes of reviews in progress. A host without bytes gets its first request if enough bytes are unused.
-// With more requests it gets at most half of the bytes that other hosts leave, and at most perHost. Half of the room is
-// reserved for the first request of each review, and for claims that are ahead.
+// room counts the bytes of reviews in progress. A host without bytes gets its first request if enough bytes are
+// unused. With further requests it gets at most half of the bytes that other hosts leave, and at most perHost. Half of
+// the room is reserved for the first request of each review, and for claims that are ahead.
 type room struct {
 	perHost, half int64
 

@@ -13,10 +13,10 @@ import (
 
 // Bounds on the addresses of the ranges that one namespace can occupy.
 const (
-	// mostOfEntry bounds the hosts of one ServiceEntry with automatic addresses. It is the CRD's limit of hosts.
+	// mostOfEntry bounds the hosts of one ServiceEntry that get automatic addresses. It is the CRD's limit of hosts.
 	mostOfEntry = 256
-	// MostOfNamespace bounds the hosts of one namespace with automatic addresses. It also bounds the addresses of the
-	// ranges that specs of one namespace state.
+	// MostOfNamespace bounds the hosts of one namespace that get automatic addresses. It also bounds the number of
+	// addresses that are not assigned because specs of one namespace state them.
 	MostOfNamespace = 1 << 14
 )
 
@@ -26,26 +26,28 @@ type Name struct{ Namespace, Name string }
 // String returns "namespace/name".
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
 
-// compare orders names by namespace, then by name.
+// compare orders names by namespace, then by name, as cmp.Compare does.
 func (n Name) compare(o Name) int {
 	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
 }
 
-// ServiceEntry contains the fields of a ServiceEntry that matter for automatic addresses.
+// ServiceEntry contains the fields of a ServiceEntry by which automatic addresses are assigned. EntryAddresses has its
+// hosts that need addresses, and the addresses in its spec and status.
 type ServiceEntry struct {
 	Name
-	Created time.Time
+	Created time.Time // creation time; of two claims to one address, the older ServiceEntry's is accepted
 	normal.EntryAddresses
 }
 
-// Hosts maps each host to its automatic addresses, IPv4 before IPv6.
+// Hosts maps each host to its automatic addresses, at most one of each family, IPv4 before IPv6. Its JSON is stored in
+// etcd.
 type Hosts map[string][]netip.Addr
 
 // giver is the party that assigns new addresses at present.
 type giver uint8
 
 const (
-	unknown giver = iota // not known whether another party does: no new address is assigned
+	unknown giver = iota // it is unknown whether another party assigns addresses: no new address is assigned
 	self                 // this process
 	others               // istiod or another revision; their assignments are read from the status of objects
 )
@@ -57,10 +59,10 @@ const (
 //  3. a new address.
 //
 // While another party assigns addresses, the status has priority over the stored addresses. A host whose status
-// contains an address then gets it, even from a host whose own status does not contain it.
+// contains an address then gets this address, even if it was assigned to a host whose own status does not contain it.
 //
-// An address of the ranges that a spec states is not assigned. A present host to which it was assigned before keeps it,
-// and store/normal omits it from the spec.
+// An address of the ranges that a spec states is not assigned. If it was assigned to a present host before, the host
+// keeps it, and store/normal omits the address from the spec.
 //
 // book reads no clock, and is not safe for concurrent use.
 type book struct {
@@ -189,8 +191,8 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 	return altered, wait
 }
 
-// older orders ServiceEntries by age, the oldest first, then by name. If two of them have the same address in their
-// status, and the address is stored for neither, the older one gets it, as in istiod.
+// older orders ServiceEntries by age, the oldest first, then by name, as cmp.Compare does. If two of them have the same
+// address in their status, and the address is stored for neither, the older ServiceEntry gets it, as in istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
@@ -288,8 +290,8 @@ func (b *book) adopt(e *entry, host string) {
 }
 
 // free reports whether a host may adopt an address of its status: the address is in the ranges, no spec states it, and
-// no host has it. While another party assigns addresses, it may also be that of another host whose own status does not
-// contain it.
+// no host has it. While another party assigns addresses, the address of another host may be adopted too, if that host's
+// own status does not contain it.
 func (b *book) free(at slot, a netip.Addr) bool {
 	by, taken := b.owners[a]
 	if !b.within(a) || b.stated[a] > 0 {
@@ -298,7 +300,7 @@ func (b *book) free(at slot, a netip.Addr) bool {
 	return !taken || b.giver == others && by != at && !slices.Contains(b.entries[by.name].Given[by.host], a)
 }
 
-// assign adds addresses to a host. The result is sorted, IPv4 before IPv6.
+// assign adds addresses to a host. The host's addresses stay sorted, IPv4 before IPv6.
 func (b *book) assign(e *entry, host string, fresh []netip.Addr) {
 	if e.has[host] == nil {
 		b.of[e.Namespace]++
@@ -373,8 +375,8 @@ func (b *book) Kept(name Name) Hosts {
 	return out
 }
 
-// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. There are at most the given
-// number, and one more that counts the others. While no new addresses are assigned the result is empty.
+// Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. If there are more than
+// `most`, one problem replaces the others and counts them. While no new addresses are assigned the result is empty.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

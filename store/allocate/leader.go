@@ -1,11 +1,10 @@
 // Package allocate assigns automatic addresses to the hosts of ServiceEntries without addresses. Each host gets one
-// IPv4 and one IPv6 address of the configured ranges. The host keeps them while it exists, unless another party assigns
-// addresses. An address of the ranges in the status.addresses of an object is adopted if no other host has it and no
-// spec states it. Assignments are stored in etcd below allocations/ before they are used, so they survive restarts,
-// changes of leader and the loss of a status.
+// IPv4 and one IPv6 address of the configured ranges. The host keeps these addresses while it exists, unless another
+// party (istiod, or another revision of the control plane) assigns addresses. An address of the ranges in the
+// status.addresses of an object is adopted if no other host has it and no spec states it. Assignments are stored in
+// etcd below allocations/ before they are used, so they survive restarts, changes of leader and the loss of a status.
 //
-// Owns: allocations/ in etcd (the leader), and the objects that contain the addresses of one ServiceEntry each
-// (normal.AutomaticID).
+// Owns: allocations/ in etcd (the leader), and the emitted objects, with the addresses of one ServiceEntry each.
 // Reads: emitted ServiceEntries; the lock of istiod's controller of automatic addresses.
 // Never: assigns a new address while istiod holds, or may hold, that lock; decides which hosts need addresses
 // (store/normal does); writes to Kubernetes (store/status does).
@@ -35,8 +34,7 @@ import (
 // folder is the prefix of the stored assignments in etcd; namespace/name of the ServiceEntry follows.
 const folder = "allocations/"
 
-// Grace is the default time for which the addresses of a removed host are not assigned to another host. DNS clients
-// have dropped their cached answers by then.
+// Grace is the usual value of Config.Grace. DNS clients have dropped their cached answers after this time.
 const Grace = 10 * time.Minute
 
 // The default ranges, equal to istiod's.
@@ -48,31 +46,31 @@ const (
 // maxProblems is the largest number of ServiceEntries that Problems names.
 const maxProblems = 20
 
-// Problem is the reason for which a host of a ServiceEntry has no automatic address. Without a name it counts others.
+// Problem states why a host of a ServiceEntry has no automatic address. With an empty Name it counts further ones.
 type Problem struct {
 	Name
 	Message string
 }
 
-// Config is the argument of New.
+// Config configures a Leader. All fields without a stated default are required.
 type Config struct {
 	Ranges []netip.Prefix // at most one for each address family
-	Grace  time.Duration  // time before addresses of a removed host are released
-	// sources of ServiceEntries of the config cluster; nothing is assigned before all of them are synced
+	Grace  time.Duration  // time for which the addresses of a removed host are not assigned to another host; 0: none
+	// Sources are the sources of the config cluster's ServiceEntries. No address is assigned before all are synced.
 	Sources []origin.Origin
-	// istiod's lock; nil: there is no cluster, so no other party assigns addresses
+	// Lock is istiod's lock; nil: there is no cluster, so no other party assigns addresses. The caller calls Lock.Run.
 	Lock *Lock
-	// Promoted reports whether this revision of the control plane assigns addresses; otherwise it uses the addresses that
+	// Promoted reports whether this revision of the control plane assigns addresses; otherwise it uses those that
 	// another revision writes into the status. The caller calls Observe(nil) when the result changes. nil: always true.
 	Promoted func() bool
 	Emit     func([]object.Event) // receives the objects with addresses, for the ingester
-	// Want is called with the target status of the cluster's ServiceEntries. Its keys are the ServiceEntries with hosts
-	// that need addresses. The map is empty while another party assigns addresses, or may do so. nil: it is not called.
+	// Want is called with the target status of the cluster's ServiceEntries whose hosts need addresses; the map must
+	// not be changed. It is empty while another party assigns addresses, or may do so. nil: not called.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }
 
-// Leader assigns addresses while this process leads. Its methods are safe for concurrent use.
+// Leader assigns addresses while Run runs. Its methods are safe for concurrent use, but only one Run at a time.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: something was observed
@@ -85,7 +83,7 @@ type Leader struct {
 	problems atomic.Pointer[[]Problem] // nil: this process does not lead
 }
 
-// New returns a Leader that has observed nothing.
+// New returns a Leader that has observed no events. It sends no request.
 func New(c Config) *Leader {
 	l := &Leader{Config: c, wake: make(chan struct{}, 1), entries: map[object.ID]ServiceEntry{}, changed: map[Name]bool{},
 		unsynced: map[origin.Origin]bool{}}
@@ -95,7 +93,8 @@ func New(c Config) *Leader {
 	return l
 }
 
-// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others.
+// Problems returns the problems of the present term, sorted by name: at most 20, and one that counts the others. nil:
+// Run does not run.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -104,7 +103,7 @@ func (l *Leader) Problems() []Problem {
 }
 
 // Observe records events of sources, before the ingester processes them. The argument nil signals that Promoted may
-// have changed.
+// have changed. Observe does not block, and does not keep events.
 func (l *Leader) Observe(events []object.Event) {
 	l.mu.Lock()
 	for _, e := range events {
@@ -186,8 +185,8 @@ type term struct {
 	synced  bool            // Synced was emitted
 }
 
-// Run assigns addresses for one term. It returns when ctx ends or another process leads. Errors of etcd are logged, and
-// the work is retried.
+// Run assigns addresses for one term of leadership. It blocks until ctx ends or another process leads. Errors of etcd
+// are logged, and the work is retried.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{},
@@ -258,7 +257,8 @@ func (t *term) markAll() {
 	}
 }
 
-// inform applies the changed ServiceEntries to the book; false: a source is not synced yet, and nothing was applied.
+// inform applies the changed ServiceEntries to the book. It returns false and does nothing until all sources are
+// synced.
 func (t *term) inform() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -375,7 +375,7 @@ func (t *term) publish() {
 	}
 }
 
-// Origin returns the origin of the emitted objects.
+// Origin returns the origin of the objects that a Leader emits.
 func Origin() origin.Origin { return origin.New("", origin.Addresses) }
 
 // report stores the problems of the book for Problems.

@@ -27,8 +27,8 @@ const (
 	defaultLease = 30 * time.Second
 )
 
-// Lock reports whether istiod holds the lock of its controller, and so assigns automatic addresses. This process never
-// acquires that lock. A nil Lock is never held. Lock is safe for concurrent use.
+// Lock reports whether istiod holds the lock of its controller, and so assigns automatic addresses. This process only
+// reads the lock. A nil Lock is never held; do not call Run of a nil Lock. Lock is safe for concurrent use.
 type Lock struct {
 	api       *apiserver.Client
 	namespace string
@@ -36,7 +36,7 @@ type Lock struct {
 
 	mu      sync.Mutex    // leaf mutex; guards the fields below
 	seen    [2]record     // last state of the ConfigMap and of the Lease
-	since   [2]time.Time  // when each of seen changed last, by this process's clock
+	since   [2]time.Time  // time of the last change of each of seen, by this process's clock
 	held    bool          // see Held
 	others  bool          // see Others
 	why     string        // why the lock cannot be read; empty: it can
@@ -50,7 +50,7 @@ type record struct {
 	Renewed string `json:"renewTime"`
 }
 
-// NewLock returns a Lock in istiod's namespace. No request is sent before Run.
+// NewLock returns a Lock for the lock in namespace, which is istiod's. It sends no request; Run does.
 func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 	return &Lock{api: api, namespace: namespace, log: log, held: true, changed: make(chan struct{})}
 }
@@ -76,7 +76,7 @@ func (l *Lock) Others() bool {
 	return l.others
 }
 
-// Unknown returns the reason for which the lock cannot be read; empty: it can be, or was not read yet.
+// Unknown returns the reason why the last read of the lock failed; empty: it succeeded, or the lock was not read yet.
 func (l *Lock) Unknown() string {
 	if l == nil {
 		return ""
@@ -86,7 +86,8 @@ func (l *Lock) Unknown() string {
 	return l.why
 }
 
-// Changed returns a channel that is closed when the result of Held or Others changes.
+// Changed returns a channel that is closed at the next change of Held or Others. Call Changed before Held and Others,
+// so that no change is missed. For a nil Lock the channel is nil: it is never ready.
 func (l *Lock) Changed() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -96,7 +97,7 @@ func (l *Lock) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// Run reads the lock every lookEvery until ctx ends. Failures are logged, and stated by Unknown.
+// Run reads the lock at once and then every 5 s. It blocks until ctx ends. Failures are logged, and stated by Unknown.
 func (l *Lock) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -48,8 +48,8 @@ func (b *book) within(a netip.Addr) bool {
 	return slices.ContainsFunc(b.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// count adds n to the used addresses of the range that contains a, unless a is the range's first or last address. These
-// two are never assigned, and sizeOf does not count them.
+// count adds n to the number of used addresses of the range that contains a. The first and the last address of a range
+// are not counted: they are never assigned.
 func (b *book) count(a netip.Addr, n int) {
 	for i, p := range b.ranges {
 		if p.Contains(a) && a != at(p, 0) && a != at(p, sizeOf(p)+1) {

@@ -1,10 +1,11 @@
 // Package analysis finds valid objects that have no effect, in whole or in part, because of other objects: references
-// to missing objects, selectors that match no workload, objects that another one overrides. All findings are warnings.
-// Problems that are visible in one object alone are reported by store/normal.
+// to missing objects, selectors that match no workload, objects that another object overrides. All findings are
+// warnings. Problems that are visible in one object alone are reported by store/normal.
 //
-// Each record is examined on its own. The examination records which facts about other records it read (fact.go), and
-// which selectors it watches (selectors.go). After an edit, a record is examined again if it read a fact of the edited
-// record, before or after the edit, or if a selector that it watches gained its first workload or lost its last one.
+// A record is the stored form of an object. Each record is examined on its own. The examination notes which facts about
+// other records it read (fact.go), and which selectors it watches (selectors.go). After an edit, a record is examined
+// again if its examination read a fact that the edited record has, before or after the edit. It is also examined again
+// if a selector that it watches gained its first workload or lost its last workload.
 //
 // Owns: an index of the records by their facts, the findings.
 // Reads: records, as edits.
@@ -24,14 +25,14 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Bounds of the findings of one record, and of the records that one is compared with. They bound the work if a user
-// creates thousands of objects for one host or one selector: only the first ones are compared.
+// The most findings of one record, and the most records with which one record is compared. These bounds limit the work
+// if a user creates thousands of objects for one host or one selector.
 const (
 	maxProblems = 50
 	maxCompared = 20
 )
 
-// Edit is a change of one record. Old is nil for a new record, New for a removed one.
+// Edit is a change of one record. Old is nil for an added record, New is nil for a removed record.
 type Edit struct{ Old, New model.Record }
 
 // key returns the key of the edited record.
@@ -42,8 +43,8 @@ func (e Edit) key() model.Key {
 	return e.Old.Meta().Key
 }
 
-// Analysis contains the findings about a set of records, and updates them by edits. It is not safe for concurrent use,
-// and must not be used after a panic.
+// Analysis contains the findings about a set of records, and updates the findings by edits. It is not safe for
+// concurrent use, and must not be used after a panic. It keeps the records, which must not change.
 type Analysis struct {
 	root    string                            // root namespace of the mesh, whose policies apply to all namespaces
 	givenBy map[fact][]model.Record           // by fact: the records that give it, the oldest first
@@ -66,7 +67,7 @@ type unit struct {
 	problems []object.Problem
 }
 
-// New returns an Analysis of no records.
+// New returns an Analysis without records.
 func New() *Analysis {
 	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), givenBy: map[fact][]model.Record{},
 		readers: map[fact]*smallset.Set[model.Key]{}, present: map[fact]int{},
@@ -86,12 +87,13 @@ func Of(records iter.Seq[model.Record]) *Analysis {
 	return a
 }
 
-// Reads reports whether records of a kind affect findings. Edits of other kinds may be omitted.
+// Reads reports whether records of a kind affect findings. Edits of kinds for which it is false may be omitted.
 func Reads(kind model.Kind) bool {
 	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
 }
 
-// Step applies edits, at most one for each record. Old must be the record of the previous Step.
+// Step applies edits, at most one for each record, and examines the affected records. Old must be the record of the
+// previous Step; nil if there was none.
 func (a *Analysis) Step(edits []Edit) {
 	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
 	counts := map[fact]int{}
@@ -185,7 +187,7 @@ func (a *Analysis) count(changes map[fact]int, touched map[model.Key]bool) {
 	}
 }
 
-// renew examines the marked records again. next has the new state of edited records (nil: removed).
+// renew examines the marked records again. next has the state of edited records after the edit (nil: removed).
 func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Record) {
 	for key := range touched {
 		old := a.units[key]
@@ -236,7 +238,7 @@ func (a *Analysis) forget(key model.Key, old, now *unit) {
 	}
 }
 
-// examine examines a record; of nil it returns an empty unit.
+// examine examines a record. For nil it returns a unit without findings.
 func (a *Analysis) examine(record model.Record) *unit {
 	x := &examination{unit: &unit{record: record}, of: a, read: map[fact]bool{}, watched: map[*watch]bool{}}
 	if record == nil {
@@ -251,8 +253,8 @@ func (a *Analysis) examine(record model.Record) *unit {
 	return x.unit
 }
 
-// Problems returns the findings, sorted, at most 50 for each object. Location is empty. The caller must not change the
-// list.
+// Problems returns the findings (normal.CompareProblems is their order), at most 50 for each record. Their Location is
+// empty. The caller must not change the list, which stays valid after further Steps.
 func (a *Analysis) Problems() []object.Problem {
 	if a.sorted == nil {
 		a.sorted = []object.Problem{}
@@ -268,7 +270,8 @@ func (a *Analysis) Problems() []object.Problem {
 // maxListed bounds the findings that are entered into the sorted list one by one. Beyond it, sorting all is cheaper.
 const maxListed = 100
 
-// list replaces the findings of an examination in the sorted list by those of its successor; old may be nil.
+// list replaces the findings of the previous examination of a record in the sorted list by those of the present one.
+// old may be nil.
 func (a *Analysis) list(old, now *unit) {
 	if old == nil {
 		old = &unit{}

@@ -8,17 +8,17 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Known finds records. mirror.Snapshot implements it. ByHost matches hosts literally, including wildcards.
+// Known finds records of a consistent state, for Applied; mirror.Snapshot implements it.
 type Known interface {
-	Mesh() *model.Mesh
-	All(kind model.Kind) iter.Seq[model.Record]
-	In(kind model.Kind, namespace string) iter.Seq[model.Record]
-	ByHost(kind model.Kind, host string) iter.Seq[model.Record]
+	Mesh() *model.Mesh                                           // the mesh configuration, never nil
+	All(kind model.Kind) iter.Seq[model.Record]                  // all records of a kind
+	In(kind model.Kind, namespace string) iter.Seq[model.Record] // the records of one namespace
+	ByHost(kind model.Kind, host string) iter.Seq[model.Record]  // the records that name exactly this host or wildcard
 }
 
-// Applied returns the warnings about a record that is not stored yet, given the known records; a stored record of the
-// same key is ignored. It considers the hosts and objects that the record names, and its namespace. Workloads are not
-// considered: they usually appear later.
+// Applied returns the warnings about a record that is not stored yet, given the known records; nil: none. A known
+// record of the same key is ignored. Findings that depend on workloads are left out, since workloads usually appear
+// later.
 func Applied(r model.Record, known Known) []object.Problem {
 	x := &examination{unit: &unit{record: r}, known: known}
 	x.run(examiners[r.Meta().Key.Kind])

@@ -20,9 +20,9 @@ func (x *examination) older(f fact) []model.Record {
 	return all[:min(at, maxCompared)]
 }
 
-// sharedHosts warns of hosts of a VirtualService whose http rules for sidecars are hidden by another VirtualService
-// (see precedes) in some namespace. VirtualServices of gateways are merged, as are tcp and tls rules: push/plan reports
-// which of those are hidden.
+// sharedHosts warns of hosts of a VirtualService for which another VirtualService has precedence (precedes) in some
+// namespace, so that the http rules for sidecars have no effect there. VirtualServices of gateways are merged, as are
+// tcp and tls rules: push/plan reports which of these have no effect.
 func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -40,8 +40,9 @@ func sharedHosts(x *examination) {
 	}
 }
 
-// precedes reports whether a wins against b for a host, in a namespace that sees both (push/plan/host, precedes): one
-// with a restricted exportTo wins against one that is exported to all, otherwise the older one wins.
+// precedes reports whether a has precedence over b for a host, in a namespace that sees both (push/plan/host,
+// precedes). A VirtualService with a restricted exportTo precedes one that is exported to all namespaces; otherwise the
+// older precedes.
 func precedes(a, b *model.VirtualService) bool {
 	if all, others := forAll(a), forAll(b); all != others {
 		return !all
@@ -60,9 +61,8 @@ func rulesForMesh(vs *model.VirtualService) bool {
 	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
 }
 
-// ruledHost warns of a DestinationRule if an older one of its namespace has the same host and some namespace sees both.
-// Rules with a workloadSelector are not compared with rules without one, nor are rules without a common namespace in
-// exportTo.
+// ruledHost warns of a DestinationRule if an older rule of its namespace has the same host and some namespace sees
+// both. Rules with a workloadSelector are not compared.
 func ruledHost(x *examination) {
 	rule := x.record.(*model.DestinationRule)
 	if rule.Spec.GetWorkloadSelector() != nil {
@@ -110,7 +110,7 @@ var singles = map[model.Kind]single{
 	model.KindPeerAuthentication: {"spec.selector", "", ""},
 }
 
-// general warns of a record without selector if an older one without selector exists in its namespace.
+// general warns of a record without selector if an older record of its kind without selector exists in its namespace.
 func general(x *examination) {
 	key := x.record.Meta().Key
 	if s, applies := selectorOf(x.record, ""); !applies || len(s.labels) > 0 {
@@ -169,7 +169,7 @@ func unknownGateways(x *examination) {
 }
 
 // unservedHosts warns of hosts of a VirtualService that no server of a Gateway has. If the VirtualService is for
-// sidecars too, one host at the Gateway is enough: the others may be for sidecars.
+// sidecars too, there is no warning if the Gateway has at least one host: the other hosts may be for sidecars.
 func (x *examination) unservedHosts(vs *model.VirtualService, name, namespace string, servers []*networkingv1.Server) {
 	var unserved []string
 	for _, host := range vs.Spec.GetHosts() {

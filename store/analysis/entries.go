@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// sharedHost warns of hosts of a ServiceEntry that another service has, if the latter precedes for some proxies. That
-// is a Service of any age, or an older ServiceEntry that is not joined with this one (model.Joins).
+// sharedHost warns of hosts of a ServiceEntry that another service has, if the other service has precedence for some
+// proxies. Services have precedence at any age, ServiceEntries if they are older and not joined with this one
+// (model.Joins).
 func sharedHost(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -56,8 +57,8 @@ func (x *examination) behindService(host string, entry *model.Service) bool {
 	return false
 }
 
-// elsewhere warns of a host that an entry of another namespace has with other content, if that entry precedes for
-// proxies of a third namespace that sees both. Ports with another protocol are left to otherProtocol.
+// elsewhere warns of a host that an entry of another namespace has with other content, if the other entry has
+// precedence for proxies of a third namespace that sees both. otherProtocol reports ports with another protocol.
 func (x *examination) elsewhere(host string, entry *model.Service) {
 	all := x.with(fact{kind: serviceOfHost, name: host})
 	for _, r := range all[:min(len(all), maxCompared)] {
@@ -80,8 +81,8 @@ func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
-// elsewhere reports whether proxies of a third namespace see both services. Each service precedes in its own namespace,
-// and one that is exported to its own namespace only is meant for it.
+// elsewhere reports whether proxies of a third namespace see both services. The namespaces of the two services do not
+// count, since each service has precedence in its own.
 func elsewhere(a, b *model.Service) bool {
 	third := func(namespace string) bool {
 		return namespace == "*" || namespace != "~" && namespace != a.Key.Namespace && namespace != b.Key.Namespace

@@ -7,10 +7,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// fact is a property of records that an examination of other records can read.
+// fact is a property of records that an examination of other records can read. A record that has the property gives the
+// fact.
 type fact struct {
 	kind      factKind
-	of        model.Kind // distinguishes the giving kinds, for facts that are read for one kind only
+	of        model.Kind // kind of the giving records, for facts that are read for one kind only; else KindInvalid
 	namespace string
 	name      string
 }
@@ -18,7 +19,7 @@ type fact struct {
 // factKind is the type of a fact.
 type factKind uint8
 
-// The types of facts. name and namespace are fields of fact.
+// The types of facts, with the content of the fields name and namespace of fact.
 const (
 	serviceOfHost   factKind = iota // name: a host of a Service or ServiceEntry, wildcards literally
 	ownEntry                        // name: a host of a ServiceEntry; namespace: of the entry
@@ -36,7 +37,7 @@ const (
 	knownEndpoints                  // namespace of an EndpointSlice
 )
 
-// counted reports whether readers need to know only whether a record with the fact exists.
+// counted reports whether readers need only the existence of a record with the fact, not the record.
 func (f fact) counted() bool { return f.kind == readyHost || f.kind == knownEndpoints }
 
 // ranked reports whether only the maxCompared oldest records with a fact are read (examination.older).
@@ -64,7 +65,7 @@ var givers = [model.NumKinds][]giver{
 // list returns the given facts as a sequence.
 func list(facts ...fact) iter.Seq[fact] { return slices.Values(facts) }
 
-// ofService returns the hosts of a Service or ServiceEntry.
+// ofService returns the facts about the hosts of a Service or ServiceEntry.
 func ofService(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	return func(yield func(fact) bool) {
@@ -80,12 +81,12 @@ func ofService(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// ofEndpoints returns the hosts of Endpoints.
+// ofEndpoints returns the facts about the hosts of Endpoints.
 func ofEndpoints(r model.Record) iter.Seq[fact] {
 	return named(endpointsOfHost, r.(*model.Endpoints).Spec.GetHosts())
 }
 
-// ofVirtualService returns the hosts of a VirtualService with http rules for sidecars.
+// ofVirtualService returns the facts about the hosts of a VirtualService with http rules for sidecars.
 func ofVirtualService(r model.Record) iter.Seq[fact] {
 	vs := r.(*model.VirtualService)
 	if !rulesForMesh(vs) {
@@ -105,7 +106,7 @@ func named(kind factKind, names []string) iter.Seq[fact] {
 	}
 }
 
-// ofRule returns the host of a DestinationRule.
+// ofRule returns the facts about the host of a DestinationRule.
 func ofRule(r model.Record) iter.Seq[fact] {
 	rule := r.(*model.DestinationRule)
 	host := fact{kind: ruleOfHost, name: rule.Spec.GetHost()}
@@ -115,13 +116,14 @@ func ofRule(r model.Record) iter.Seq[fact] {
 	return list(host, fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()})
 }
 
-// ofGateway returns the name of a Gateway.
+// ofGateway returns the fact about the name of a Gateway.
 func ofGateway(r model.Record) iter.Seq[fact] {
 	key := r.Meta().Key
 	return list(fact{kind: gatewayOfName, namespace: key.Namespace, name: key.Name})
 }
 
-// ofSelecting returns whether a record selects workloads by labels or applies to all of its namespace.
+// ofSelecting returns the fact that a record selects workloads by labels, or that it applies to all workloads of its
+// namespace.
 func ofSelecting(r model.Record) iter.Seq[fact] {
 	kind, key := withoutSelector, r.Meta().Key
 	s, applies := selectorOf(r, "")

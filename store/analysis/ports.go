@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofPorts returns the target ports of a service, and the ports of the service that have another target port.
+// ofPorts returns the facts about the target ports of a service, and about its ports with another target port.
 func ofPorts(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	if len(svc.Spec.GetSelector()) == 0 {
@@ -42,7 +42,7 @@ func targetOf(p *model.ServicePort) uint32 {
 	return p.GetNumber()
 }
 
-// ofEndpointPorts returns the ports of endpoints.
+// ofEndpointPorts returns the facts about the ports of endpoints.
 func ofEndpointPorts(r model.Record) iter.Seq[fact] {
 	spec, namespace := r.(*model.Endpoints).Spec, r.Meta().Key.Namespace
 	return func(yield func(fact) bool) {
@@ -63,7 +63,7 @@ func ofEndpointPorts(r model.Record) iter.Seq[fact] {
 	}
 }
 
-// ofIngressPorts returns the ports of the ingress listeners of a Sidecar.
+// ofIngressPorts returns the facts about the ports of the ingress listeners of a Sidecar.
 func ofIngressPorts(r model.Record) iter.Seq[fact] {
 	sidecar := r.(*model.Sidecar)
 	return func(yield func(fact) bool) {

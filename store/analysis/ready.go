@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofReadyEndpoints returns the namespace of an EndpointSlice, and the hosts of Endpoints with a ready endpoint.
+// ofReadyEndpoints returns the facts about the namespace of an EndpointSlice, and about the hosts of Endpoints with a
+// ready endpoint.
 func ofReadyEndpoints(r model.Record) iter.Seq[fact] {
 	key, spec := r.Meta().Key, r.(*model.Endpoints).Spec
 	ready := func(e *model.Endpoint) bool { return e.GetHealth() == model.Health_HEALTH_READY }

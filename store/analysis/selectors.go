@@ -19,7 +19,7 @@ type selector struct {
 }
 
 // selectorOf returns the selector of a record; root is the root namespace of the mesh. applies is false for a record
-// that does not select workloads: it refers to objects by name, or it could not be parsed.
+// that selects no workloads, because it refers to objects by name or could not be parsed.
 func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	key := r.Meta().Key
 	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
@@ -107,7 +107,7 @@ type watch struct {
 	key     watched
 	first   label
 	count   int                     // number of matching workloads
-	readers smallset.Set[model.Key] // records that watch it; the watch is removed with the last one
+	readers smallset.Set[model.Key] // records that watch it; the watch is removed with the last reader
 }
 
 // newWatches returns watches of no workloads and no selectors.

@@ -1,6 +1,5 @@
-// Package apiserver is a client of one Kubernetes API server, for single requests in JSON. The requests are reviews,
-// public keys, reads and writes of objects by name, and lists that are read once. store/source/kube reads the objects
-// that are watched.
+// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, requests for public
+// keys, reads and writes of objects by name, and lists that are read once. store/source/kube watches objects.
 //
 // Owns: its connections. Reads: a kubeconfig, or the service account of the Pod. Never: sends a request to another host
 // than the API server's; follows a redirect; reads a response without a bound; logs the content of requests.
@@ -21,17 +20,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// MaxAnswer bounds the body of a response, in bytes; Get has its own bound. etcd accepts no object of Kubernetes above
-// 1.5 MiB.
+// MaxAnswer bounds the body of a response, in bytes; Get has its own bound. One object always fits, since etcd accepts
+// objects of Kubernetes up to 1.5 MiB.
 const MaxAnswer = 4 << 20
 
-// Client sends requests to one API server. It is safe for concurrent use.
+// Client sends requests to one API server. It is safe for concurrent use. Its methods block until the response is read,
+// or ctx ends.
 type Client struct {
 	base string // URL without a slash at its end
 	http *http.Client
 }
 
-// Status is the error of a response with an HTTP status code other than 2xx.
+// Status is the error for a response with an HTTP status code other than 2xx.
 type Status struct {
 	Code            int    // HTTP status code
 	Reason, Message string // from the API server, at most 300 bytes each; may be empty
@@ -48,9 +48,9 @@ func IsStatus(err error, code int) bool {
 	return errors.As(err, &status) && status.Code == code
 }
 
-// Config returns the client configuration of a kubeconfig. An empty path stands for the service account of this
-// process's Pod. Errors: the kubeconfig cannot be read, is empty or invalid; this process is not in a Pod, or cannot
-// read the token of its service account.
+// Config returns the client configuration of the kubeconfig at a path. An empty path means the service account of this
+// process's Pod. The caller owns the result. Errors: the kubeconfig cannot be read, is empty or invalid; this process
+// is not in a Pod, or cannot read the token of its service account.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		content, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}).Load()
@@ -70,7 +70,8 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// New returns a client of the API server of Config(kubeconfig). It sends no request. Errors are those of Config and Of.
+// New returns a client for the configuration of Config(kubeconfig). It sends no request. Errors are those of Config and
+// Of.
 func New(kubeconfig string) (*Client, error) {
 	config, err := Config(kubeconfig)
 	if err != nil {
@@ -79,8 +80,8 @@ func New(kubeconfig string) (*Client, error) {
 	return Of(config)
 }
 
-// Of returns a client of an API server. It sends no request. An error means that an address, certificate or other
-// credential in the configuration is unusable.
+// Of returns a client for a configuration, which must not change afterwards. It sends no request. An error means that
+// an address, certificate or other credential in the configuration is unusable.
 func Of(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -93,9 +94,9 @@ func Of(config *rest.Config) (*Client, error) {
 	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: client}, nil
 }
 
-// HTTPClient returns a client with the credential of a configuration. Its transport adds the credential to every
-// request. So the client follows no redirects, which may lead to other hosts, and the request fails. An error means
-// that a certificate or other credential in the configuration is unusable.
+// HTTPClient returns an HTTP client whose transport adds the credential of a configuration to each request. Since a
+// redirect may lead to another host, the client follows none: the request fails. An error means that a certificate or
+// other credential in the configuration is unusable.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -114,8 +115,9 @@ func direct(*http.Request) (*url.URL, error) { return nil, nil }
 // Address returns the API server's URL, without a slash at its end.
 func (c *Client) Address() string { return c.base }
 
-// Get returns the resource at a path, as the API server sent it. path may have a query. *Status: the API server
-// returned an error. Other errors: there is no response, or it has more than limit bytes.
+// Get returns the resource at a path, as the API server sent it; the caller owns the bytes. path begins with a slash,
+// and may have a query. *Status: the API server returned an error. Other errors: there is no response, or it has more
+// than limit bytes.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
 	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
@@ -125,15 +127,16 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 	return bounded(answer.Body, limit)
 }
 
-// Do sends a request and decodes the response. The body of the request is in as JSON (nil: no body). The response is
-// decoded into out (nil: it is discarded). *Status: the API server returned an error. Other errors: in does not encode,
-// there is no response, it has more than MaxAnswer bytes, or it does not decode.
+// Do sends a request and decodes the response. path is as for Get. The argument in, as JSON, is the body of the
+// request; nil: no body. The response is decoded into out, a pointer; nil: the response is discarded. *Status: the API
+// server returned an error. Other errors: in does not encode, there is no response, it has more than MaxAnswer bytes,
+// or it does not decode.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	return c.do(ctx, method, path, "application/json", in, out)
 }
 
-// Apply applies an object by server-side apply at its path, which has a query with the field manager. Errors are those
-// of Do.
+// Apply sends the object in by server-side apply, and decodes the response like Do. path has a query with the field
+// manager. Errors are those of Do.
 func (c *Client) Apply(ctx context.Context, path string, in, out any) error {
 	return c.do(ctx, http.MethodPatch, path, "application/apply-patch+yaml", in, out) // JSON is YAML
 }
@@ -165,10 +168,10 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 // pageSize is the number of objects in the first page of a list. Pages of large objects become smaller.
 const pageSize = 200
 
-// Each reads a list page by page, and calls each with the JSON of every object, in the API server's order. path may
-// have a query. A page above MaxAnswer is requested again with half as many objects. An error of each ends the list,
-// and is returned. Other errors are those of Do, also after some calls of each. *Status with code 410: the list cannot
-// be continued, because the API server no longer has its revision.
+// Each reads the list at a path page by page, and calls the function each with the JSON of every object, in the API
+// server's order. each may keep the JSON. A page above MaxAnswer is requested again with half as many objects. An error
+// of each ends the list, and is returned. Other errors are those of Do, also after some calls of each. *Status with
+// code 410: the list cannot be continued, because the API server no longer has the list's revision.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Date requests the API server's time. Responses with any status code state the time (RFC 9110, section 6.6.1). said is
-// in whole seconds, rounded down; roundTrip is the duration of the request. Errors: there is no response, it states no
-// time, or it comes from a cache.
+// Date requests the API server's time, which responses with any status code state (RFC 9110, section 6.6.1). said is
+// the time in whole seconds, rounded down; roundTrip is the duration of the request. Errors: there is no response, it
+// states no time, or it comes from a cache.
 func (c *Client) Date(ctx context.Context) (said time.Time, roundTrip time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", http.NoBody)
 	if err != nil {

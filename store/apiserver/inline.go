@@ -11,12 +11,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Options lists the settings of an untrusted kubeconfig that operators can allow besides inline data. The names are
-// those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS).
+// Options lists the settings of an untrusted kubeconfig that operators can allow in addition to inline data: paths of
+// files of this process. The names are those of istiod (PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS). It must not be
+// changed.
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
-// CheckOptions returns an error for the first name that is not in Options. Istio's exec and providers (gcp, azure,
-// openstack) are not supported, because a Secret must not make this process run programs.
+// CheckOptions returns an error for the first name that is not in Options, else nil. Istio's exec and providers (gcp,
+// azure, openstack) are not supported, because a Secret must not make this process run programs.
 func CheckOptions(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Options, name) {
@@ -30,12 +31,12 @@ func CheckOptions(names []string) error {
 // (https://kubernetes.io/docs/concepts/configuration/secret/#restriction-data-size).
 const maxInline = 1 << 20
 
-// Inline parses an untrusted kubeconfig, such as the value of a Secret, for its current context. Only inline data are
-// used: a token, a client certificate with its key, a name with a password, the id-token of the provider oidc, the CA.
-// Other settings are refused by name: files of this process (except for the allowed Options), programs, proxies,
-// impersonation, and servers without verification. Other errors: the kubeconfig does not parse, has more than 1 MiB,
-// names no https server or has no credential. Errors contain no value of the kubeconfig. Inline reads no file and sends
-// no request.
+// Inline returns the client configuration of the current context of an untrusted kubeconfig, such as the value of a
+// Secret. Only inline data are used: a token, a client certificate with its key, a name with a password, the id-token
+// of the provider oidc, the CA. If the context has other settings, the error names them: files of this process (except
+// for the allowed Options), programs, proxies, impersonation, and servers without verification. Other errors: the
+// kubeconfig does not parse, has more than 1 MiB, names no https server or has no credential. Errors contain no value
+// of the kubeconfig. Inline reads no file and sends no request.
 func Inline(kubeconfig []byte, allowed []string) (*rest.Config, error) {
 	if len(kubeconfig) == 0 || len(kubeconfig) > maxInline {
 		return nil, fmt.Errorf("the kubeconfig has %d bytes; 1 to %d are accepted", len(kubeconfig), maxInline)

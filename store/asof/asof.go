@@ -1,6 +1,6 @@
-// Package asof publishes the time up to which the leader has read each Kubernetes cluster. The records contain all
-// changes of Pods, ServiceAccounts and Namespaces up to that time. This stays true after a change of leader, and while
-// the API server does not answer.
+// Package asof publishes the time up to which the leader has read each Kubernetes cluster. The records in etcd contain
+// all changes of Pods, ServiceAccounts and Namespaces up to that time. This stays true after a change of leader, and
+// while the API server does not answer.
 //
 // Owns: sources/read in etcd (the leader), and this process's copy. Reads: nothing of ours but the store. Never: states
 // a time before the records of that time are written.
@@ -27,29 +27,29 @@ const (
 
 const (
 	every = 10 * time.Second // pause between two steps of a leader
-	step  = 30 * time.Second // a time is written once it is at least this much later than the written one
+	step  = 30 * time.Second // a time is written once it is at least this much later than the last written time
 )
 
 // Read states up to which time, and how completely, a cluster has been read.
 type Read struct {
-	Until time.Time `json:"until"` // by the leader's clock
+	Until time.Time `json:"until"` // by the leader's clock; zero: nothing is known
 	// Everywhere means that the objects of all namespaces are read. Otherwise objects without a record may exist in the
 	// other namespaces.
 	Everywhere bool `json:"everywhere"`
-	// Namespaces means that the records contain every Namespace of the cluster, also those whose objects are not read. So
-	// a Namespace without a record does not exist.
+	// Namespaces means that the records contain every Namespace of the cluster, also those whose objects are not read.
+	// So a Namespace without a record did not exist at Until.
 	Namespaces bool `json:"namespaces,omitempty"`
 	// NoAccounts means that ServiceAccounts may not be read, so that nothing can be concluded from their records.
 	NoAccounts bool `json:"no_accounts,omitempty"`
 }
 
-// Times contains the times in etcd. It is safe for concurrent use.
+// Times is this process's copy of the times in etcd. It is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex // leaf mutex; guards known
 	known map[string]Read
 }
 
-// New returns an empty Times.
+// New returns an empty Times. Follow updates it.
 func New() *Times { return &Times{} }
 
 // Of returns the state of a cluster, by its name in origins (empty for the config cluster). The zero Read means that
@@ -60,8 +60,9 @@ func (t *Times) Of(cluster string) Read {
 	return t.known[cluster]
 }
 
-// Follow updates the times from etcd until ctx ends; the error is then nil. While etcd does not answer, the last times
-// stay in effect. Stored times that cannot be decoded count as unknown.
+// Follow updates the times from etcd. It blocks until ctx ends, and then returns nil; an earlier error is that of
+// kv.Store.Follow. While etcd does not answer, the last times stay in effect. Stored times that cannot be decoded count
+// as unknown.
 func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -86,10 +87,11 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes the times of all clusters to etcd while this process leads. read returns the times up to which all
-// changes were emitted, by cluster; nil: not known. settled reports whether all emitted objects are written. If so, the
-// records contain all changes up to the result of the previous read, which Lead then writes. Lead calls both every ten
-// seconds, and returns when ctx ends or another process leads. Errors of etcd are logged, and the write is retried.
+// Lead writes the times of all clusters to etcd during one term of leadership, epoch. read returns the times up to
+// which this process has passed all changes to the ingester, by cluster; nil: unknown. settled reports whether the
+// ingester has written all these changes. Lead calls both every ten seconds. If settled returns true, the records
+// contain all changes up to the result of the previous read, and Lead writes that result. It blocks until ctx ends or
+// another process leads. Errors of etcd are logged, and the write is retried.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }

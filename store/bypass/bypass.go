@@ -1,5 +1,5 @@
-// Package bypass finds containers with traffic past the proxy of their Pod. The redirection of traffic spares the
-// proxy's user and group, also in other containers.
+// Package bypass finds containers whose traffic is not redirected to the proxy of their Pod, because they run as the
+// proxy's user or group: the redirection leaves out this user and group in all containers.
 //
 // Owns: the rule. Reads: the given part of a Pod's spec. Never: anything of the cluster.
 package bypass
@@ -38,16 +38,16 @@ type Container struct {
 	SecurityContext User     `json:"securityContext"`
 }
 
-// User is the user and group of a container, or of all containers of a Pod. nil in a container means that of the Pod;
-// nil in both means that of the image.
+// User is the user and group of a container, or of all containers of a Pod. If a field is nil in a container, the Pod's
+// counts; if both are nil, the image's.
 type User struct {
 	RunAsUser  *int64 `json:"runAsUser"`
 	RunAsGroup *int64 `json:"runAsGroup"`
 }
 
-// Found is a container with traffic past the proxy.
+// Found is a container whose traffic is not redirected to the proxy.
 type Found struct {
-	Container string
+	Container string // the container's name
 	Who       string // such as "user 1337" or "group 1337"
 }
 
@@ -57,11 +57,12 @@ func (f Found) String() string {
 		"proxy in plain text", f.Container, f.Who)
 }
 
-// Of returns the containers with the proxy's user or group, and so with traffic past the proxy. Containers precede init
-// containers, each in order of the spec. Init containers that end are left out: they often have the proxy's user on
-// purpose, to reach the network before the proxy runs. A user or group that only the image states is unknown to Of. A
-// Pod that is not injected yet is treated as if it were. The result is nil for a Pod in the host's network. It is also
-// nil for a Pod with a proxy but without istio-init and istio-validation, because its traffic is not redirected.
+// Of returns the containers that run as the proxy's user or group, so that their traffic is not redirected. Containers
+// precede init containers, each in order of the spec. Init containers that end are left out: they often have the
+// proxy's user on purpose, to reach the network before the proxy runs. A user or group that only the image states is
+// unknown to Of. A Pod that is not injected yet is treated as if it were injected. The result is nil for a Pod in the
+// host's network. It is also nil for a Pod with a proxy but without istio-init and istio-validation, because its
+// traffic is not redirected.
 func Of(s Spec) (all []Found) {
 	if s.HostNetwork {
 		return nil

@@ -1,5 +1,5 @@
-// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks. The others are
-// those of the mesh's other processes, and of the API server if there is one. Each process writes its time into etcd
+// Package clock decides whether this process's clock can be trusted, by comparing it with other clocks: those of the
+// other processes of the control plane and, if there is one, of the API server. Each process writes its time into etcd
 // and reads the others' times. Peers and the API server also answer requests for their time. Code that signs
 // certificates, ends rotations or prunes expired data calls Off or Sure first.
 //
@@ -21,8 +21,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Tolerance bounds the difference between a trusted clock and the median of all clocks. Certificates begin 15 minutes
-// in the past (issue.Backdate), and readings may be as old as lease.
+// Tolerance bounds the difference between a trusted clock and the median of all clocks. It is far below the 15 minutes
+// by which certificates begin in the past (issue.Backdate), and above lease, the largest age of a reading.
 const Tolerance = 2 * time.Minute
 
 const (
@@ -33,21 +33,22 @@ const (
 	lease    = 60 * time.Second      // of this process's time: after a crash, its time in etcd counts this much longer
 )
 
-// ErrNotCompared means that the other clocks have not been read from etcd since the start.
+// ErrNotCompared means that the other clocks have not been read from etcd since the start of this process.
 var ErrNotCompared = errors.New("the clock has not been compared with those of other processes yet")
 
 // Config configures a Clock. Store is required.
 type Config struct {
 	Store *kv.Store
 	Name  string // of the process, unique in the mesh; empty if only ReadOthers is called
-	// Period is the longest life of anything whose end this process determines by its own clock. A process without other
-	// clocks trusts its own after it has run for a Period; 0: at once.
+	// Period is the longest life of anything whose end this process determines by its own clock, such as a certificate.
+	// Until a process without other clocks has run for a Period, Sure relies on the time recorded in etcd. 0: Sure
+	// ignores that time.
 	Period time.Duration
 	Wall   func() time.Time // the clock to check; nil: time.Now. Its monotonic reading is ignored
 	Log    *slog.Logger     // nil: slog's default
 }
 
-// Clock is this process's clock with its readings of the others. It is safe for concurrent use.
+// Clock is this process's clock with its readings of the other clocks. It is safe for concurrent use.
 type Clock struct {
 	cfg   Config
 	start time.Time // with a monotonic reading
@@ -72,7 +73,7 @@ type reading struct {
 // then extrapolates the other clock to the moment at which this process has run for ran.
 func (r reading) then(ran time.Duration) time.Time { return r.said.Add(ran - r.at) }
 
-// New returns a Clock that is not compared yet. It sends no request.
+// New returns a Clock that is not compared yet: Off returns ErrNotCompared. It sends no request.
 func New(cfg Config) *Clock {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
@@ -86,8 +87,9 @@ func New(cfg Config) *Clock {
 // wall returns this clock's time without the monotonic reading, because that ignores adjustments of the clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
-// Off returns nil if this clock can be trusted: it is the only one, or within Tolerance of the median of all clocks. Of
-// two clocks that differ by more, neither is trusted. Otherwise the error states the offset, or is ErrNotCompared.
+// Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all clocks.
+// If there are two clocks that differ by more, neither is trusted. Otherwise the error states the offset, or is
+// ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,13 +125,13 @@ func (c *Clock) off(ran time.Duration) error {
 		"there is one: correct it", c.offset.Round(time.Second), to)
 }
 
-// Compared returns a channel that is closed once the other clocks have been read.
+// Compared returns a channel that is closed once the other clocks have been read from etcd for the first time.
 func (c *Clock) Compared() <-chan struct{} { return c.compared }
 
-// Sure returns the newest time that has certainly passed. Data that ended before that time may be destroyed. If other
-// clocks agree, the time is the present. A process without other clocks may have started with a wrong clock. Until it
-// has run for a Period, the time is the recorded one plus the running time since it was read, but not later than the
-// present. If no time is recorded, the present is returned. Errors are those of Off.
+// Sure returns a time that has certainly passed: data that ended before that time may be deleted. If there are other
+// clocks, the result is the present. A process without other clocks may have started with a wrong clock. Until it has
+// run for Config.Period, the result is the time recorded in etcd plus the running time since it was read, but at most
+// the present. If no time is recorded, the present is returned. Errors are those of Off.
 func (c *Clock) Sure() (time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +150,8 @@ func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.
 	return now
 }
 
-// ReadOthers reads the other clocks once, for a short-lived process that does not write its own. Errors are etcd's.
+// ReadOthers reads the other clocks from etcd once, for a short-lived process that does not call Run. Errors are
+// etcd's.
 func (c *Clock) ReadOthers(ctx context.Context) error {
 	blobs, revision, err := c.cfg.Store.Blobs(ctx, folder, 0)
 	if err == nil {
@@ -157,8 +160,8 @@ func (c *Clock) ReadOthers(ctx context.Context) error {
 	return err
 }
 
-// Run writes this clock's time into etcd and reads the others until ctx ends. The error is the context's. Writes are
-// retried while etcd does not answer.
+// Run writes this clock's time into etcd, and reads the other clocks from etcd. It blocks until ctx ends, and returns
+// the context's error, or earlier that of kv.Store.Follow. While etcd does not answer, writes are retried.
 func (c *Clock) Run(ctx context.Context) error {
 	folders, err := c.cfg.Store.Follow(ctx, folder)
 	if err != nil {

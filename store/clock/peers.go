@@ -4,7 +4,7 @@ import "time"
 
 // Word is a process's response to a request for its time.
 type Word struct {
-	Process string    `json:"process,omitempty"` // unique in the mesh; empty: no statement
+	Process string    `json:"process,omitempty"` // unique in the mesh; empty: Heard ignores the Word
 	Now     time.Time `json:"now"`
 }
 
@@ -14,9 +14,9 @@ const heardFor = 3 * time.Minute
 // Word returns this process's response to a request for its time.
 func (c *Clock) Word() Word { return Word{c.cfg.Name, c.wall()} }
 
-// Heard stores a peer's time. roundTrip is the duration of the request. The time counts as that of the middle of the
-// request, so its error is at most half the round trip. A response of this process, or without a name, is ignored. For
-// three minutes a response has precedence over the peer's time in etcd, which may be late because etcd is slow.
+// Heard stores the response of a peer to a request that took roundTrip. The time is taken to be that in the middle of
+// the request, so its error is at most half the round trip. A response of this process, or without a name, is ignored.
+// For three minutes a response has precedence over the peer's time in etcd, which may be late because etcd is slow.
 func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	if w.Process == "" || w.Process == c.cfg.Name {
 		return
@@ -35,7 +35,8 @@ func (c *Clock) Heard(w Word, roundTrip time.Duration) {
 	}
 }
 
-// readings returns one reading of each other clock, by name: the response if it still counts, otherwise that from etcd.
+// readings returns one reading of each other clock, by name: the response if it still counts, otherwise the reading
+// from etcd.
 func (c *Clock) readings(ran time.Duration) map[string]reading {
 	all := make(map[string]reading, len(c.others)+len(c.heard))
 	for name, r := range c.others {

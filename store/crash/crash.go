@@ -1,5 +1,5 @@
-// Package crash turns a panic into the end of one piece of work instead of the process. It counts the panic, and logs
-// it with its stack once for each place in the code.
+// Package crash handles recovered panics, so that a panic ends one piece of work instead of the process. It counts each
+// panic, and logs it with the stack once for each place in the code.
 //
 // Fatal errors of Go, such as concurrent writes to a map or lack of memory, still end the process.
 //
@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Work is the piece of work that a panic ended. It is the label of navarch_panics_total.
+// Work is the kind of work that a panic ended. It is the label of the metric navarch_panics_total.
 type Work string
 
 // The pieces of work.
@@ -34,7 +34,7 @@ const (
 	Admission Work = "admission" // one review of an object before it is written to Kubernetes
 )
 
-// ErrPanic is wrapped by the errors of Log.Caught.
+// ErrPanic is wrapped by each error of Log.Caught.
 var ErrPanic = errors.New("panic")
 
 // maxText bounds the stored text of a panic in bytes, because it may quote configuration.
@@ -57,10 +57,10 @@ func New(log *slog.Logger) *Log {
 	return &Log{log: log, again: obs.NewSampled(log), seen: map[string]bool{}}
 }
 
-// Caught counts and logs a panic. The deferred function that called recover calls Caught with recover's result, which
-// must not be nil. args are keys and values for the log line. Repeated panics at one place are logged without the
-// stack, and sampled. The error wraps ErrPanic, and contains the panic's place and the first 512 bytes of its text. The
-// error is not for clients.
+// Caught counts and logs a panic. Call it in the deferred function that calls recover, with recover's result as fault,
+// which must not be nil. args are keys and values for the log line, as for slog. Repeated panics at one place are
+// logged without the stack, and sampled. The error wraps ErrPanic, and contains the panic's place and the first 512
+// bytes of its text. The error is not for clients.
 func (l *Log) Caught(work Work, fault any, args ...any) error {
 	obs.Panics.WithLabelValues(string(work)).Inc()
 	text, place := fmt.Sprint(fault), place()
@@ -100,7 +100,8 @@ func place() string {
 // Ended is the gRPC status, with code Internal, that clients receive after a panic.
 var Ended = status.Error(codes.Internal, "internal error: this call was ended; the server's log says why")
 
-// Guard runs f as a call of a client. If f panics, the error is Ended, and the log line has args. Other errors are f's.
+// Guard runs f, and returns its error. If f panics, Guard counts and logs the panic as RPC with args, and returns
+// Ended.
 func (l *Log) Guard(f func() error, args ...any) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -111,7 +112,8 @@ func (l *Log) Guard(f func() error, args ...any) (err error) {
 	return f()
 }
 
-// Unary is a gRPC interceptor for calls. A panic ends its call alone, with Ended. Other errors are the handler's.
+// Unary is a gRPC interceptor (grpc.UnaryServerInterceptor). A panic ends only its call, with Ended. Other errors are
+// the handler's.
 func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	err = l.Guard(func() error {
 		answer, err = handle(ctx, request)
@@ -120,7 +122,8 @@ func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 	return answer, err
 }
 
-// Stream is a gRPC interceptor for streams. A panic ends its stream alone, with Ended. Other errors are the handler's.
+// Stream is a gRPC interceptor (grpc.StreamServerInterceptor). A panic ends only its stream, with Ended. Other errors
+// are the handler's.
 func (l *Log) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return l.Guard(func() error { return handle(server, stream) }, obs.KeyName, info.FullMethod)
 }

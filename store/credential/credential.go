@@ -1,5 +1,5 @@
 // Package credential parses and checks the TLS content of Secrets and ConfigMaps: certificates, private keys, CAs and
-// revocation lists. Envoy accepts all content without an error, also from malicious authors.
+// revocation lists. If Parse reports no error, Envoy accepts the content, even if its author is malicious.
 //
 // Owns: nothing; all functions are pure.  Reads: bytes that anybody may have written.  Never: a clock; a message with a
 // part of a private key.
@@ -37,8 +37,8 @@ const (
 	maxReason = 200       // bytes of a parser's reason in a message
 )
 
-// names are the keys of the values, in the two forms of Istio (istio: pilot/pkg/credentials/kube/secrets.go). The first
-// form has precedence.
+// names are the keys of a Secret's values. Istio has two forms of such keys (istio:
+// pilot/pkg/credentials/kube/secrets.go), of which the first has precedence.
 type names struct{ chain, key, trust, crl, ocsp string }
 
 var forms = []names{
@@ -59,28 +59,29 @@ func Public(key string) bool {
 	return key != "" && slices.ContainsFunc(forms, func(of names) bool { return key == of.trust || key == of.crl })
 }
 
-// Content is the parsed content. Texts in PEM consist of blocks without headers, and of nothing else.
+// Content is the parsed content of a Secret or ConfigMap. Its PEM fields have only blocks without headers. The chain
+// with its key is called the pair; without a pair, Chain, Key, Ocsp, Until and At are zero.
 type Content struct {
-	Chain []byte           // certificates in PEM, the leaf first; empty: there is no pair
-	Key   model.PrivateKey // of the leaf, in PEM; empty without a pair
-	Ocsp  []byte           // response for the leaf, in DER; may be empty
+	Chain []byte           // certificates in PEM, the leaf first
+	Key   model.PrivateKey // private key of the leaf, in PEM
+	Ocsp  []byte           // OCSP response for the leaf, in DER, shared with Parse's argument; may be empty
 	Trust []byte           // certificates of authorities in PEM; may be empty
 	Crl   []byte           // revocation lists of authorities in PEM; may be empty
-	Until time.Time        // end of validity of the leaf; zero without a pair
-	At    string           // key of the value with the chain; empty without a pair
+	Until time.Time        // end of validity of the leaf
+	At    string           // key of the value with the chain
 }
 
-// Fault is a fault of one value.
+// Fault is a problem of one value, for the author of the object.
 type Fault struct {
-	Key      string // of the value; empty: all values together have too many bytes
+	Key      string // key of the value; empty: all values together have too many bytes
 	Code     problem.Code
 	Severity problem.Severity // Warning: the content is usable without the value
 	Message  string
 }
 
-// Parse returns the content of the values of a Secret or ConfigMap, by their keys. Other values than those of Reads are
-// ignored, and so is a chain without its key, or the reverse. If a fault has severity Error, the content is empty. Data
-// without any such value have empty content and no fault.
+// Parse parses the values of a Secret or ConfigMap; data has them by key. Values for which Reads is false are ignored,
+// and so is a chain without its private key, or a key without its chain. If a Fault has severity Error, the content is
+// empty. Data without values to parse yield empty content and no Fault. Parse does not change data.
 func Parse(data map[string][]byte) (Content, []Fault) {
 	p := &parser{data: data}
 	sum := 0
@@ -113,7 +114,8 @@ func Parse(data map[string][]byte) (Content, []Fault) {
 	return p.Content, p.faults
 }
 
-// Until returns the end of validity of the leaf of Content.Chain. Zero: the chain has no certificate.
+// Until returns the end of validity of the first certificate of a chain in PEM, such as Content.Chain. Zero: the chain
+// begins with no valid certificate.
 func Until(chain []byte) time.Time {
 	block, _ := pem.Decode(chain)
 	if block == nil {
@@ -171,7 +173,8 @@ func (p *parser) pair(of names) {
 	p.Chain, p.Key, p.Until, p.At = chain, key, leaf.NotAfter, of.chain
 }
 
-// wrongKey returns why Envoy would refuse the public key of a leaf, or would be slowed down by it; empty: neither.
+// wrongKey returns why Envoy would refuse the public key of a leaf, or why its use is too slow; empty: the key is
+// accepted.
 func wrongKey(leaf *x509.Certificate) string {
 	switch key := leaf.PublicKey.(type) {
 	case *rsa.PublicKey:

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace replaces the content and the mode of a file in an existing folder. write receives a new *os.File, which gets
-// the path afterwards. Replace returns after file and folder were synced (fsync(2): syncing a file does not sync its
-// name). After an error, including that of write, the previous file is unchanged, unless only the sync of the folder
+// Replace atomically replaces the file at path, or creates it, with a content and a mode. The folder must exist. write
+// writes the content to its argument, a temporary *os.File in the same folder, which is then renamed to path. Replace
+// returns after file and folder were synced (fsync(2): syncing a file does not sync its name). Errors are those of
+// write and of the file system. After an error the previous file is unchanged, unless only the sync of the folder
 // failed.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
@@ -27,8 +28,8 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Create writes a new file like Replace. If the path exists, or another process creates it at the same time, the error
-// wraps fs.ErrExist, and the existing file is unchanged.
+// Create writes a file like Replace, but only if the path does not exist. If it exists, or another process creates it
+// at the same time, the error wraps fs.ErrExist, and the existing file is unchanged.
 func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Link); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
@@ -36,9 +37,10 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens a stored file for reading. Errors name the path: the file has more than most bytes, it is a pipe, a device
-// or a folder, or the file system fails (fs.ErrNotExist: there is no file). A symbolic link is an error too, because
-// Replace never creates one, and a link could lead to a file of another owner. Open does not block.
+// Open opens a file for reading; the caller closes it. It fails if the file has more than most bytes, is a pipe, a
+// device or a folder, or if the file system fails (fs.ErrNotExist: there is no file). Errors name the path. A symbolic
+// link is an error too, because Replace never creates one, and a link could lead to a file of another owner. Open does
+// not block.
 func Open(path string, most int64) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -62,8 +64,8 @@ func Open(path string, most int64) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a file of at most the given number of bytes. Errors are those of Open and of reading. If
-// the file grows meanwhile, Read returns the first bytes only.
+// Read returns the content of a file with a size of up to `most` bytes. Errors are those of Open and of reading. If the
+// file grows meanwhile, only the first `most` bytes are returned.
 func Read(path string, most int64) ([]byte, error) {
 	file, err := Open(path, most)
 	if err != nil {
@@ -84,8 +86,8 @@ func Made(file *os.File) time.Time {
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).UTC()
 }
 
-// Free returns the number of bytes that a process without privileges may still write to the file system of a path.
-// Errors are those of the file system.
+// Free returns the number of bytes that are available to unprivileged processes in the file system of a path. Errors
+// are those of statfs(2).
 func Free(path string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -1,5 +1,6 @@
-// Package events decides which Events of type Warning Kubernetes shows for refused and held objects. An object has one
-// Event for each reason. A new message replaces the previous one, and a repeated message changes nothing.
+// Package events decides which Events of type Warning Kubernetes shows for refused and held objects. An object has at
+// most one Event for each reason. A changed message replaces the previous message, and a repeated message changes
+// nothing.
 //
 // Owns: the present warnings, bounded in number, bytes and pace for each namespace. Reads: nothing. Never: writes to
 // Kubernetes (store/status does); blocks its callers.
@@ -23,30 +24,31 @@ type Reason string
 const (
 	Refused Reason = "Refused"      // the object, or a part of it, does not apply; the last good version stays in effect
 	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator
-	Omitted Reason = "MoreWarnings" // further warnings in this Namespace are left out
+	Omitted Reason = "MoreWarnings" // about a Namespace: further warnings in it are left out
 )
 
-// The bounds. A namespace starts with a budget of MostOfNamespace new or changed messages. The budget grows by one
-// every Interval, up to MostOfNamespace.
+// The bounds. Each namespace has a budget of MostOfNamespace added or changed messages. A used part of the budget is
+// restored by one message every Interval.
 const (
-	MostOfNamespace = 50   // warnings of one namespace at a time, without that of reason Omitted
+	MostOfNamespace = 50   // warnings of one namespace at a time, besides that of reason Omitted
 	Most            = 2000 // warnings of all namespaces; those of reason Omitted may add as many
 	MaxMessage      = 512  // bytes
 	Interval        = 10 * time.Second
 )
 
-// old is the age at which a warning may be replaced by a new one. By default Kubernetes has deleted its Event by then.
+// old is the age from which on a warning may be dropped in favour of another one. By default Kubernetes has deleted its
+// Event by then.
 const old = time.Hour
 
-// Object identifies the object of a warning. Only the ID is required. `kubectl describe` finds Events by the UID.
+// Object identifies the object that a warning is about. Only ID is required. `kubectl describe` finds Events by UID.
 type Object struct {
 	ID         object.ID
 	Version    string // of its API
-	UID        string
-	Generation int64
+	UID        string // metadata.uid
+	Generation int64  // metadata.generation
 }
 
-// Warning is one Event.
+// Warning is one warning, to be written as an Event of Kubernetes.
 type Warning struct {
 	Object
 	Namespace string // of the Event
@@ -60,8 +62,8 @@ type key struct {
 	reason Reason
 }
 
-// Events contains the warnings of one process. It is safe for concurrent use. On a nil *Events the methods Warn, Over
-// and Reset have no effect.
+// Events contains the warnings of one process. It is safe for concurrent use. All methods may be called on a nil
+// *Events, which has no warnings.
 type Events struct {
 	home string
 
@@ -83,9 +85,9 @@ func New(home string) *Events {
 	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
 }
 
-// Warn adds a warning about an object, until Over. message is cut to MaxMessage bytes. Beyond the bounds the namespace
-// gets a warning of reason Omitted instead, and the object's previous warning stays unchanged. Objects of other
-// clusters than the config cluster get no Events.
+// Warn adds a warning about an object, or replaces its message; the warning stays until Over. message is cut to
+// MaxMessage bytes. Beyond the bounds the namespace gets a warning of reason Omitted instead, and the object's previous
+// warning stays unchanged. Objects of other clusters than the config cluster get no warnings.
 func (e *Events) Warn(of Object, reason Reason, message string) {
 	if e == nil || of.ID.Origin.Cluster() != "" {
 		return
@@ -110,7 +112,7 @@ func (e *Events) Warn(of Object, reason Reason, message string) {
 	e.put(k, &Warning{Object: of, Namespace: namespace, Reason: reason, Message: message, Since: now})
 }
 
-// Over ends a warning; without such a warning it has no effect. The Event stays until Kubernetes deletes it.
+// Over removes the warning about an object with a reason, if there is one. Its Event stays until Kubernetes deletes it.
 func (e *Events) Over(id object.ID, reason Reason) {
 	if e == nil {
 		return
@@ -120,7 +122,7 @@ func (e *Events) Over(id object.ID, reason Reason) {
 	e.remove(key{id, reason})
 }
 
-// Reset ends all warnings, and restores the budgets of all namespaces.
+// Reset removes all warnings, and restores the budgets of all namespaces.
 func (e *Events) Reset() {
 	if e == nil {
 		return
@@ -132,7 +134,7 @@ func (e *Events) Reset() {
 	e.version++
 }
 
-// Present returns copies of all warnings, in no order. The version changes with the list.
+// Present returns copies of all warnings, in no order. version grows with each change of the warnings.
 func (e *Events) Present() (all []Warning, version uint64) {
 	if e == nil {
 		return nil, 0

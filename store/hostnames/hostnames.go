@@ -1,11 +1,11 @@
-// Package hostnames resolves the DNS names of network gateways without IP addresses. The names come from load balancers
-// of Kubernetes and from meshNetworks. Istiod resolves these names too (pilot/pkg/model/network.go). The leader queries
-// the DNS servers of its Pod, again whenever a response expires, and emits the addresses to the ingester. The last good
-// response stays in use while no server answers, and after the name has been removed from DNS.
+// Package hostnames resolves the DNS names of gateways between networks, if their IP addresses are not configured. The
+// names come from load balancers of Kubernetes and from meshNetworks, as in istiod (pilot/pkg/model/network.go). The
+// elected leader queries the DNS servers of its Pod, again whenever a response expires, and emits the addresses to the
+// ingester. The last good response stays in use while no server answers, and after the name has been removed from DNS.
 //
 // Owns: dns/ in etcd (the leader), and the objects with the addresses of names (normal.ResolvedID). Reads: the names
-// that the ingester needs. Never: resolves other names; is called by planning or pushing; uses a response for more than
-// the address of a gateway (mTLS between the proxies verifies its identity).
+// that the ingester needs. Never: resolves other names; is called by planning or pushing; derives anything but a
+// gateway's address from a response (mTLS between the proxies verifies the gateway's identity).
 package hostnames
 
 import (
@@ -42,12 +42,12 @@ const (
 	parallel  = 8    // concurrent resolutions
 )
 
-// Problem is a problem of one name. A Problem without a name states the number of further names.
+// Problem is a problem of one name. A Problem with an empty Name is about several names, and states their number.
 type Problem struct{ Name, Message string }
 
-// Config configures New.
+// Config configures a Leader. All fields are required.
 type Config struct {
-	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve
+	Resolve func(ctx context.Context, name string, before []string) Answer // Servers.Resolve; called by up to 8 goroutines
 	Emit    func([]object.Event)                                           // passes objects to the ingester
 	Log     *slog.Logger
 }
@@ -56,10 +56,11 @@ type Config struct {
 type Answer struct {
 	Addresses []string      // IP addresses, sorted as strings; may be empty
 	Again     time.Duration // pause before the next resolution
-	Wrong     string        // why Addresses differ from the present responses; empty: they do not
+	Wrong     string        // why Addresses are not those of complete, successful responses; empty: they are
 }
 
-// Leader resolves names while this process leads. Its methods are safe for concurrent use.
+// Leader resolves names while this process is the elected leader (Run). Its methods are safe for concurrent use, but
+// only one Run at a time.
 type Leader struct {
 	Config
 	wake chan struct{} // capacity 1: other names are needed
@@ -77,9 +78,9 @@ func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{},
 // Origin returns the origin of the emitted objects.
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
-// Need sets the names to resolve from now on. names is sorted, without duplicates, and belongs to the Leader from now
-// on. whole means that every source has emitted everything, and so that names is complete. Beyond MostNames the last
-// names are not resolved. Need does not block.
+// Need sets the names to resolve from then on. names must be sorted, without duplicates, and must not change
+// afterwards. whole means that every source has emitted everything, so that names is complete; addresses are only
+// emitted after such a call. Beyond MostNames the last names are not resolved. Need does not block.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -131,8 +132,8 @@ type answered struct {
 	Answer
 }
 
-// Run resolves names for one term. It returns when ctx ends or another process leads. Errors of etcd are logged, and
-// the work is retried.
+// Run resolves names for one term of leadership, epoch. It blocks until ctx ends or another process leads. Errors of
+// etcd are logged, and the work is retried.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -264,7 +265,7 @@ func (t *term) applyAnswer(a answered, now time.Time) {
 // kv.Store.ChangeFenced; the changes then stay pending.
 func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
-		return nil // names without a need so far may still become needed
+		return nil // a stored name that is not needed yet may still become needed
 	}
 	ready := true
 	for _, k := range t.known {

@@ -27,7 +27,7 @@ const (
 const timeout = 2 * time.Second
 
 // Servers are DNS servers as host:port. They are queried one after the other, until one answers with success or that
-// the name does not exist.
+// the name does not exist. A query to one server takes 2 s at most. Safe for concurrent use.
 type Servers []string
 
 // System returns the servers of a resolv.conf, in its order. Errors: the file cannot be read, or lists no server.
@@ -53,10 +53,11 @@ type family struct {
 	err       error         // no server answered, all servers failed, or the name does not exist
 }
 
-// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. If the query of a family fails, or the name does
-// not exist, the result has that family's addresses from before. If no address results, all addresses are those of
-// before. At most 16 addresses are returned, and Wrong states the number of all. Again is the shorter TTL of both
-// responses, between 30 s and 1 h; 30 s after a failure.
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. before has the addresses of the last Answer. If
+// the query of a family fails, or the name does not exist, the result has the addresses of that family in before. If no
+// address results, the result is before. At most 16 addresses are returned; if there are more, Wrong states their
+// number. Again is the shorter TTL of both responses, between 30 s and 1 h; 30 s after a failure. Resolve blocks until
+// both queries have ended, or ctx ends.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// acceptance is a request to Run to end a hold.
+// acceptance is a request to Run to end a hold: a group of removals that are held back until an operator accepts them.
 type acceptance struct {
 	id   string
 	done chan accepted
@@ -19,7 +19,7 @@ type accepted struct {
 	ok   bool
 }
 
-// accept carries out an acceptance, and returns the effects.
+// accept applies an acceptance, sends its result, and returns the effects.
 func (l *Loop) accept(a acceptance) (effects []Effect) {
 	var done accepted
 	effects, done.hold, done.ok = l.state.accept(a.id)
@@ -33,8 +33,9 @@ type heldRemovals struct {
 	holds []removal.Hold
 }
 
-// Removals returns the held removals of an epoch, the oldest first. False means that this process does not lead under
-// the epoch, or has not yet compared everything with the store in its term. The caller must not change the list.
+// Removals returns the removals that the leader holds back under an epoch, the oldest first. False means that this
+// process does not lead under the epoch, or has not yet compared everything with the store in its term. The list is
+// shared and read-only.
 func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	p := l.removals.Load()
 	if p == nil || p.epoch != epoch {
@@ -43,9 +44,9 @@ func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	return p.holds, true
 }
 
-// Accept ends a hold by its ID, and returns the hold. The inventory drops the held objects at once. Their records are
-// deleted later, and Accept does not wait for that. False means that no hold has the ID, or that ctx ended before Run
-// received the request.
+// Accept ends a hold by its ID, and returns the hold. The held objects are removed at once. Their records are deleted
+// later, and Accept does not wait for that. It blocks until Run has processed the request. False means that no hold has
+// the ID, or that ctx ended before Run received the request.
 func (l *Loop) Accept(ctx context.Context, id string) (removal.Hold, bool) {
 	a := acceptance{id, make(chan accepted, 1)}
 	select {

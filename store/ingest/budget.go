@@ -15,7 +15,8 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. The inventory offers each
+// budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. A budget bounds objects,
+// bytes, and weights, which are estimates of memory in each replica (store/weight). The inventory offers each
 // normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. The functions
 // of newBudgets connect budgets to the inventory: applies returns the applied records of an object, and apply is called
 // with each admitted object.
@@ -38,7 +39,7 @@ func newBudgets(b Budget, applies func(object.ID) []model.Record, apply func(obj
 }
 
 // counted reports whether the budgets count an object as configuration of its tenant. EndpointSlices and Pods are
-// written by controllers. Tokens are compared with ServiceAccounts, and a certificate would expire if its renewed
+// written by controllers. ServiceAccounts are needed to verify tokens, and a certificate would expire if its renewed
 // Secret were refused. The system namespace and the root namespace configure the mesh and belong to the operators.
 // Objects without a namespace are not counted.
 func (w *inventory) counted(id object.ID) bool {
@@ -75,8 +76,8 @@ func (w *inventory) followRoot() {
 	}
 }
 
-// exempt reports whether an object is never refused. This holds for policies: without a policy, the workloads that it
-// closes would be open.
+// exempt reports whether an object is never refused. This holds for policies: without its policy, a workload would
+// accept requests that the policy refuses.
 func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
@@ -89,8 +90,8 @@ func (b *budgets) chargeOf(records []model.Record) charge {
 	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records), nil))
 }
 
-// sizeOf returns the part of a charge that depends on the records alone. It is one object, and the bytes if the budget
-// bounds bytes.
+// sizeOf returns the part of a charge that depends on the records alone: one object, and the bytes if the budget bounds
+// bytes.
 func (b *budgets) sizeOf(records []model.Record) charge {
 	c := charge{inObjects: 1}
 	for _, r := range records {
@@ -175,7 +176,7 @@ func created(o *object.Object) int64 {
 	return o.Created.Unix()
 }
 
-// applyBudgets applies the offered objects that the budgets have room for.
+// applyBudgets applies the offered objects that fit the budgets.
 func (w *inventory) applyBudgets() {
 	if w.budgets == nil {
 		return
@@ -296,8 +297,9 @@ func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Prob
 	return all
 }
 
-// NamespaceOf returns the namespace of a problem; empty: the whole mesh. A problem of a Namespace object belongs to the
-// namespace of this name. For a problem of a tenant of several namespaces, NamespaceOf returns TenantLabel=value.
+// NamespaceOf returns the namespace to which a problem belongs; empty: the whole mesh. A problem of a Namespace object
+// belongs to the namespace of this name. For a problem of a tenant with several namespaces, NamespaceOf returns
+// TenantLabel=value.
 func NamespaceOf(p object.Problem) string {
 	switch {
 	case p.ID.Group == "" && p.ID.Kind == "Namespace":

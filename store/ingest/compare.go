@@ -39,21 +39,22 @@ func (s *State) compare(e Loaded) {
 }
 
 // adopt returns the stored records without an object, or whose object no longer yields them. Stored records of objects
-// that are spoiled, or wait for a budget, stay stored, and the objects adopt them. Records of clusters that were not
-// listed in full stay stored too. While some document cannot be read, all records without an object stay.
+// that are spoiled, or wait for a budget, stay stored, and the objects adopt them. Records of other clusters whose
+// sources have not emitted everything stay stored, too. While some document cannot be read, all records without an
+// object stay.
 func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	w := s.inventory
 	for key := range have {
 		source := w.objects.Get(w.sourceOf(key))
 		switch {
 		case source != nil && w.standsFor(source, key):
-			if source.Entry.closed { // the stored record is a good version, or closes as much as this one
+			if source.Entry.closed { // the stored record is a good version, or closes the same workloads
 				w.setRecords(source, nil, nil)
 				source.Entry.closed = false
 			}
 			source.Entry.setAdopted(append(source.Entry.few().adopted, key))
 		case w.wanted.records[key] != nil || w.wanted.awaitingSeal[key] != nil:
-		case s.sources.remotes.standing(key.Origin): // its cluster was not listed in full
+		case s.sources.remotes.standing(key.Origin): // the source of its cluster has not emitted everything
 		case source == nil && len(w.unreadable) > 0:
 			s.writes.withheld[key] = true // its object may be in a document that cannot be read
 		default:
@@ -63,7 +64,7 @@ func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	return gone
 }
 
-// standsFor reports whether a stored record stays in effect for a spoiled or waiting object.
+// standsFor reports whether a stored record stays in effect for an object that is spoiled or waits for its budget.
 func (w *inventory) standsFor(source *node, key model.Key) bool {
 	e := &source.Entry
 	return (e.spoiled || e.waiting) && (len(e.records) == 0 || e.closed || key == model.MeshGatewaysKey && w.wanted.records[key] == nil)

@@ -51,7 +51,7 @@ func (c *credentials) remove(id object.ID) {
 	delete(c.kept, id)
 }
 
-// Passed is a tick of the clock. Run sends one every minute.
+// Passed is an event that reports the present time. Run sends it every minute.
 type Passed struct{ Now time.Time }
 
 func (Passed) event() {}
@@ -71,10 +71,10 @@ func (s *State) applyPassed(now time.Time) {
 	}
 }
 
-// lapse adds a problem to the result of an object with an expired certificate. If the object has a valid certificate in
-// use, the result is spoiled, so that the valid one stays in use. Otherwise the expired certificate is used, as with
-// Istio. Clients that do not verify it go on working, and a proxy that starts now serves the same certificate as the
-// older proxies. A certificate that is still valid is checked again when it expires.
+// lapse adds a problem to the result of an object with an expired certificate. If a valid certificate of the object is
+// in use, the result is spoiled, so that the valid certificate stays in use. Otherwise the expired certificate is used,
+// as in Istio: clients that do not verify the certificate continue to work, and all proxies serve the same certificate.
+// A certificate that is still valid is checked again when it expires.
 func (w *inventory) lapse(n *node, r *normal.Result) {
 	id := n.ID()
 	if !isCredential(id) {
@@ -84,7 +84,7 @@ func (w *inventory) lapse(n *node, r *normal.Result) {
 	switch {
 	case r.Until.IsZero():
 		return
-	case w.heard.Before(r.Until): // also where the time is not known
+	case w.heard.Before(r.Until): // also if the time is not known
 		w.credentials.expire[id] = r.Until
 		return
 	}
@@ -116,8 +116,9 @@ func (w *inventory) validUntil(n *node) (until time.Time, valid bool) {
 	return until, len(n.Entry.few().adopted) > 0 && (!known || until.After(w.heard))
 }
 
-// keepValid marks objects as spoiled if their certificate has expired and the stored one is valid. The stored one then
-// stays in use. keepValid returns these objects, to be normalised again once they have adopted the stored records.
+// keepValid marks objects as spoiled if their certificate has expired and the stored one is valid. The stored
+// certificate then stays in use. keepValid returns these objects, to be normalised again once they have adopted the
+// stored records.
 func (s *State) keepValid(e Loaded) (kept []object.ID) {
 	w := s.inventory
 	w.credentials.kept = map[object.ID]time.Time{}
@@ -158,7 +159,7 @@ func targetOf(id object.ID) target {
 	return target{id.Kind, id.Origin.Cluster(), id.Namespace, id.Name}
 }
 
-// misused returns the problems of objects that name Secrets and ConfigMaps with problems, in no order. If the named
+// misused returns a problem for each object that names a Secret or ConfigMap with a problem, in no order. If the named
 // object is in another namespace, the problem omits the cause.
 func (w *inventory) misused() (all []object.Problem) {
 	f := w.references

@@ -1,5 +1,5 @@
-// Package ingest is the leader's loop. It stores the objects that sources emit, normalises those that a change touches,
-// and writes the records that differ from the store.
+// Package ingest is the loop of the leading process. It receives the objects that sources (a folder, Kubernetes) emit,
+// normalises the objects that a change affects to records, and writes the records that differ from etcd ("the store").
 //
 // # Data structures
 //
@@ -33,18 +33,19 @@
 // admitted objects are applied. The resources of a budget are objects, bytes and weights (store/weight). An offered
 // object is read for its weight once. Its weight depends on facts about other records: the clusters of a host, the
 // rules for it, a delegate. The weight is computed again only if such a fact may have changed (weights.go), so an edit
-// costs nothing for refused objects that do not depend on it. An admitted object is never dropped for its budget: if a
-// limit is lowered, or a label joins namespaces, only growth is refused. A new leader counts stored objects as admitted
-// (the load contains their sizes). It offers new and changed objects in the order of creation time, namespace and name.
-// The leader writes the labels that join namespaces to tenants/labels, for /debug of every replica (store/tenants).
+// costs nothing for refused objects that do not depend on it. An admitted object is never dropped because of a budget:
+// if a limit is lowered, or a label joins namespaces, only growth is refused. A new leader counts stored objects as
+// admitted (the load contains their sizes). It offers new and changed objects in the order of creation time, namespace
+// and name. The leader writes the labels that join namespaces to tenants/labels, for /debug of every replica
+// (store/tenants).
 //
 // # Turns of namespaces
 //
 // Calls of Emit wait in a line (line.go), in which namespaces take turns. Loop applies calls for 25 ms, then carries
-// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted
-// before it. A call about several namespaces waits for a few earlier calls of each of them, and is then applied as a
-// whole. If one of them has more, the call is divided by namespace. Calls about a whole source keep their place among
-// all calls.
+// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted before it.
+// A call about several namespaces waits for a few earlier calls of each of these, and is then applied as a whole. If
+// one of them has more earlier calls, the call is divided by namespace. Calls about a whole source keep their place
+// among all calls.
 //
 // # Batches
 //

@@ -9,11 +9,11 @@ import (
 
 // Two sources may read one cluster: a folder of files and its API server. If both have an object of the same kind,
 // namespace and name, the object of the API server applies (origin.Before), and the object of the folder is reported.
-// Policies of both apply, since omitting one could permit requests that it refuses. Likewise, an object of a file takes
-// precedence over one that was made from a machine's registration.
+// Policies of both apply, since without one of them requests could be permitted that this policy refuses. Likewise, an
+// object of a file takes precedence over one that was made from a machine's registration.
 
-// other returns the object of the same name in the source before id's. For the API server, it returns that of the
-// source after it. It returns nil if there is no such object. The order of sources is: API server, files, machines.
+// other returns the object of the same name in the source that precedes id's; for the API server, in the source that
+// follows. It returns nil if there is no such object. The order of sources is: API server, files, machines.
 func (w *inventory) other(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {
@@ -39,7 +39,8 @@ func (w *inventory) markOther(id object.ID) {
 	}
 }
 
-// before returns the object of the same name in the source before id's, or nil. The object id yields to it.
+// before returns the object of the same name in the source that precedes id's, or nil. That object takes precedence
+// over id.
 func (w *inventory) before(id object.ID) *node {
 	from, is := id.Origin.Before()
 	if !is {

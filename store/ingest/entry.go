@@ -15,8 +15,8 @@ type node = lookup.Node[entry]
 // entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods, so fields that
 // few objects need are in seldom.
 type entry struct {
-	records []model.Record // of the last good version
-	seldom  *seldom        // nil: all of its fields are empty
+	records []model.Record // records of the last good version
+	seldom  *seldom        // nil if all of its fields are empty
 	closed  bool           // records is not a good version: it closes the workloads that an unreadable policy selects
 	spoiled bool           // the present version cannot be used; records are of an earlier version
 	waiting bool           // the tenant's budget has no room for seldom.offered
@@ -24,10 +24,10 @@ type entry struct {
 
 // seldom contains the fields that few objects need.
 type seldom struct {
-	private model.PrivateKey // of the object's record, which is written once the key is sealed
+	private model.PrivateKey // private key of the object's record, which is written once the key is sealed
 	adopted []model.Key      // stored records of a version unknown to this process; they stay while the object is spoiled or waits
 	parsing []object.Problem // problems of parsing, for kinds that others are joined with
-	offered []model.Record   // of the newest version, see entry.waiting
+	offered []model.Record   // records of the newest version, see entry.waiting
 }
 
 // empty reports whether all fields are empty.

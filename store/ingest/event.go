@@ -15,11 +15,12 @@ type Event interface{ event() }
 // Events of sources, leadership and the store. Further events are in sources.go, sealing.go, reencrypt.go, level.go,
 // foreign.go and credentials.go.
 type (
-	// Objects is one change: the events that a source emitted in one call.
+	// Objects contains the events that a source emitted in one call, which are applied together.
 	Objects []object.Event
 	// Emits contains several calls of sources, oldest first.
 	Emits []Emit
-	// Gained starts a term: this process leads with this epoch. Held has the removals that the previous leader held.
+	// Gained starts a term of leadership: this process leads with this epoch. Held has the removals that the previous
+	// leader held back.
 	Gained struct {
 		Epoch kv.Epoch
 		Held  []removal.Hold
@@ -30,15 +31,15 @@ type (
 	Loaded struct {
 		Epoch     kv.Epoch
 		Have      map[model.Key]model.Hash
-		Secrets   map[model.Key]*model.Secret // of the keys in Have, if they decode
+		Secrets   map[model.Key]*model.Secret // the stored Secrets of the keys in Have, if they decode
 		Mesh      *model.Mesh                 // nil: it is missing or unreadable
 		Bytes     map[model.Key]int           // sizes of the stored records; nil without a budget of bytes
 		After     int64                       // revision of the head; 0: there is no head
 		Complete  bool                        // no head is needed if no record differs; Loop sets it if the store has no head
-		Place     kv.Place                    // first place of a new term: above all places that this process knows
-		At        kv.Position                 // of the load
+		Place     kv.Place                    // first Place of the term, above all Places that this process knows
+		At        kv.Position                 // position in etcd of the load, from which changes are followed
 		Now       time.Time
-		Contents  kv.Contents           // of the store, for the next head
+		Contents  kv.Contents           // counts and hashes of the stored records by kind, for the next head
 		Unknown   map[string]model.Hash // records of kinds that this build does not know, by path
 		Skippable []string              // paths in Unknown of records that refuse no requests
 	}
@@ -48,23 +49,23 @@ type (
 		Outcome  Outcome
 		After    int64             // revision of the new head, if the batch was written
 		Refused  map[model.Key]int // sizes in bytes of records that were too large, and not written
-		Contents kv.Contents       // of the store, according to its head
+		Contents kv.Contents       // counts and hashes of the stored records, according to the head
 	}
-	// Due is the result of Wait.
+	// Due is the result of Wait: the interval between batches of endpoints is over.
 	Due struct{}
 )
 
 // Emit contains the events of one call of a source.
 type Emit struct {
 	Objects Objects
-	At      time.Time // of the call; zero: unknown
+	At      time.Time // time of the call; zero: unknown
 }
 
 // Outcome is the result of a write.
 type Outcome uint8
 
 const (
-	Done    Outcome = iota // all records were written, except refused ones
+	Done    Outcome = iota // all records were written, except those in Refused
 	Deposed                // another process leads
 	Unknown                // the store may contain any part of the batch: load again
 )
@@ -77,7 +78,7 @@ func (Loaded) event()  {}
 func (Written) event() {}
 func (Due) event()     {}
 
-// Effect is one action that Step requests from the Loop.
+// Effect is one action that Step requests from the Loop. Its result is a further event.
 type Effect interface{ effect() }
 
 // The effects.

@@ -10,15 +10,16 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// Proposed is a version of an object that is not applied; without records the object is deleted.
+// Proposed is a version of an object that is not applied yet. Without records it proposes the deletion of the object.
 type Proposed struct {
 	ID      object.ID
 	Records []model.Record
 }
 
-// Exceeding returns the proposed versions that the budgets of their tenants would not permit, with the reasons, as the
-// leader would refuse them. All stored records count as admitted. system and root are the namespaces outside of
-// budgets, and tenant returns the tenant of a namespace (isolation.TenantOf).
+// Exceeding returns a problem for each proposed version that the leader would refuse because of the budget of its
+// tenant; nil if there is no such version. All stored records count as admitted. system and root are the namespaces
+// outside of budgets. tenant returns the tenant of a namespace (isolation.TenantOf). Exceeding is pure and does not
+// change its arguments.
 func Exceeding(b Budget, proposed []Proposed, stored []model.Record, system, root string, tenant func(namespace string) string,
 ) []object.Problem {
 	concerned := map[string]bool{}

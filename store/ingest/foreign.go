@@ -26,7 +26,7 @@ type (
 	// Altered reports that changes of other writers cannot be repaired one by one. Another writer has changed the head,
 	// etcd has compacted revisions that this leader has not read, or the store was restored or replaced.
 	Altered struct{ Epoch kv.Epoch }
-	// Recall requests the values of records before a revision, for records that no object determines at present.
+	// Recall requests the values that records had before a revision, for records that no object determines at present.
 	Recall struct {
 		Epoch    kv.Epoch
 		Revision int64

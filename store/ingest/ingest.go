@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// Store is the part of kv.Store that the loop uses.
+// Store is the part of kv.Store, the etcd client, that the loop uses. Its methods have the semantics and errors of
+// kv.Store's.
 type Store interface {
 	LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*kv.State, error)
 	Commit(ctx context.Context, batch kv.Batch) (kv.Head, error)
@@ -30,35 +31,36 @@ type Store interface {
 	Before(ctx context.Context, paths []string, revision int64) ([]kv.Value, error)
 }
 
-// Config is the input of New.
+// Config configures a Loop. Store is required.
 type Config struct {
 	Options
 	Store  Store
-	Sealer Sealer       // of private keys; nil: Secrets with a private key are not written
+	Sealer Sealer       // encrypts private keys; nil: Secrets with a private key are not written
 	Log    *slog.Logger // nil: nothing is logged
-	// Committed is called with every written batch and the revision of its head; nil: not called. event is the time of the
-	// oldest event in the batch. If no event caused the batch, as in a full comparison, event is the time when the batch
-	// was made. began is the beginning of the commit. The batch still contains records that were too large to be written.
-	// Committed is called on any goroutine. It must not block (store/watchdog reports slow calls) and must not change the
-	// batch.
+	// Committed is called with every written batch and the revision of its head; nil: not called. event is the time of
+	// the oldest event in the batch. If no event caused the batch, as in a full comparison, event is the time when the
+	// batch was made. began is the beginning of the commit. The batch still contains records that were too large to be
+	// written. Committed is called on any goroutine. It must not block (store/watchdog reports slow calls) and must not
+	// change the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by target.
-	// It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must not block.
+	// Referred is called with the references of records to Secrets and ConfigMaps (Options.SecretUses), sorted by
+	// target. It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must
+	// not block.
 	Referred func([]object.Reference)
 	// Named is called by Run with the host names to resolve (normal.ResolvedID), sorted; nil: not called. It is called
 	// when the names or whole have changed. whole reports that all sources of configuration have emitted everything, so
 	// that no further names follow at present. Named must not block.
 	Named func(names []string, whole bool)
-	// KeySets is called in the same way with the IDs of the key sets to fetch (normal.KeysID), sorted.
+	// KeySets is called like Named, with the IDs of the key sets to fetch (normal.KeysID), sorted; nil: not called.
 	KeySets func(needed []object.ID, whole bool)
 	// Seen returns the newest kv.Place in the mirror of this process, read or restored from disk; nil: the zero Place.
 	Seen  func() kv.Place
-	Pace  time.Duration // minimum interval between batches that contain only endpoints; default 25 ms
-	Retry time.Duration // pause before a failed operation is repeated; default 500 ms
+	Pace  time.Duration // minimum interval between batches that contain only endpoints; 0: 25 ms
+	Retry time.Duration // pause before a failed operation is repeated; 0: 500 ms
 }
 
-// Loop is the ingester. Its exported methods may be called from any goroutine, and Run only once. Emit, Gained and Lost
-// may be called before Run.
+// Loop is the ingester. Its exported methods may be called from any goroutine, and Run only once. Emit, Gained, Lost,
+// Level and Expect may be called before Run. The embedded Config must not be changed after New.
 type Loop struct {
 	Config
 	state     *State // owned by Run
@@ -81,8 +83,8 @@ type Loop struct {
 	asking          sync.Mutex                    // guards asked; held until the loop has answered
 	asked           *everyProblem
 
-	// Problems between objects, of the last check. analysed has those of store/analysis, misused has those of objects that
-	// name Secrets and ConfigMaps with problems, and between has both. Owned by Run.
+	// Problems between objects, of the last check. analysed has those of store/analysis, misused has those of objects
+	// that name Secrets and ConfigMaps with problems, and between has both. Owned by Run.
 	analysed, misused, between []object.Problem
 	// crossChecks counts changes of between. listing contains the inputs that problems was made from. Owned by Run.
 	crossChecks uint64
@@ -119,7 +121,7 @@ func merge(waiting, next input) input {
 	return waiting
 }
 
-// New makes a Loop, with defaults for empty fields. Nothing runs before Run.
+// New returns a Loop, with defaults for empty fields of c. Nothing runs before Run.
 func New(c Config) *Loop {
 	c.Pace = cmp.Or(c.Pace, 25*time.Millisecond)
 	c.Retry = cmp.Or(c.Retry, 500*time.Millisecond)
@@ -141,13 +143,14 @@ func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
-// Gained tells Run that a term of this process begins under an epoch. held lists the removals that the previous leader
-// held. Gained does not block. A later call of Gained or Lost replaces a call that Run has not processed yet.
+// Gained notifies Run that a term of this process begins under an epoch. held lists the removals that the previous
+// leader held back. Gained does not block. A later call of Gained or Lost replaces a call that Run has not processed
+// yet.
 func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
 	l.box.Put(input{term: Gained{epoch, held}})
 }
 
-// Lost tells Run that the term has ended. It does not block.
+// Lost notifies Run that the term has ended. It does not block.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 
 // passedEvery is the interval between two checks for expired certificates.
@@ -226,7 +229,7 @@ func (l *Loop) applyInput(in input) (effects []Effect) {
 	if in.level != nil {
 		effects = l.state.Step(*in.level)
 	}
-	if in.term != nil { // before the events of sources, so that a process that does not lead any more begins nothing
+	if in.term != nil { // before the events of sources, so that a process that no longer leads starts no write
 		effects = append(effects, l.state.Step(in.term)...)
 	}
 	if l.line.add(in.emits); !l.line.empty() {
@@ -341,7 +344,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		if loaded.Bytes != nil {
 			loaded.Bytes[key] = v.Size()
 		}
-		if key.Kind == model.KindSecret || key == model.MeshKey { // a record that does not decode is written again
+		if key.Kind == model.KindSecret || key == model.MeshKey { // omitted if it does not decode
 			switch r, _ := v.Record(); r := r.(type) {
 			case *model.Secret:
 				loaded.Secrets[key] = r

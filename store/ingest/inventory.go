@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// inventory turns objects into wanted records and problems. applyEvents receives the events of sources; results are in
+// inventory converts objects to wanted records and problems. applyEvents receives the events of sources; results are in
 // wanted and faults. It does not access the store. State owns it.
 type inventory struct {
 	normal     *normal.Normalizer
@@ -33,8 +33,8 @@ type inventory struct {
 	// TLS content of Secrets and ConfigMaps.
 	credentials *credentials
 
-	labels  labels   // of tenants
-	budgets *budgets // of tenants; nil: no bounds
+	labels  labels   // values of TenantLabel, which define tenants
+	budgets *budgets // budgets of tenants; nil: no bounds
 	root    string   // root namespace for which the budgets were computed
 }
 

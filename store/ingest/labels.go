@@ -66,8 +66,8 @@ type tenantsOf struct {
 }
 
 // Tenants returns the value of TenantLabel of each namespace with the label; nil until the sources have emitted
-// everything. The channel is closed when the map is replaced. Neither the loop nor the caller may change the map.
-// Tenants may be called from any goroutine.
+// everything. The map is read-only: a change replaces it, and closes the channel. Tenants may be called from any
+// goroutine.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()
 	defer l.tenants.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Levelled is an event that sets the level of the stored records. Records of kinds above the level (model.LevelOf) are
-// deleted from the store, and all others are stored.
+// Levelled is an event that sets the level of the stored records: the newest level that every replica can read. Records
+// of kinds above the level (model.LevelOf) are deleted from the store, and all others are stored.
 type Levelled struct {
 	Level uint32
 	// Below reports that this build reads only levels below the stored level. Stored records of unknown kinds are then
@@ -21,8 +21,8 @@ type Levelled struct {
 
 func (Levelled) event() {}
 
-// Level sets the level of stored records. It must be called before Gained, and after each change of the level. It does
-// not block.
+// Level sets the level of stored records; before the first call it is model.Level. It must be called before Gained, and
+// after each change of the level. It does not block. A later call replaces a call that Run has not processed yet.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
 
 // Stored returns the level at which all records are written. 0 means that this process does not lead, has not compared

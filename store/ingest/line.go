@@ -10,8 +10,8 @@ import (
 // turn is the time for which the loop applies calls of sources before it carries out their effects.
 const turn = 25 * time.Millisecond
 
-// maxBefore is the largest number of earlier calls of one namespace that a call about several waits for. If there are
-// more it is divided: a tenant with many waiting calls does not delay the rest of the call.
+// maxBefore is the highest number of earlier calls of one namespace for which a call about several namespaces waits.
+// Beyond this number the call is divided, so that a tenant with many waiting calls does not delay the rest of the call.
 const maxBefore = 8
 
 // always is a closed channel: a receive from it never blocks.
@@ -22,8 +22,8 @@ var always = func() chan struct{} {
 }()
 
 // line contains the calls of sources that are not applied yet. Namespaces take turns: a call waits for one call of each
-// other namespace, however many came before it. Calls of one namespace keep their order, also calls about several
-// namespaces. A call about a whole source stays between the calls before and after it. Loop owns it.
+// other namespace, however many came before it. Calls of one namespace keep their order, even if they are also about
+// other namespaces. A call about a whole source stays between the calls before and after it. Loop owns it.
 type line struct {
 	segments []*segment // oldest first
 }
@@ -31,12 +31,12 @@ type line struct {
 // segment contains either a single call about a whole source, or calls about namespaces, which take turns.
 type segment struct {
 	source *Emit              // nil: see calls
-	calls  map[string][]*call // by namespace, oldest first; a call about several is in the list of each
+	calls  map[string][]*call // by namespace, oldest first; a call about several namespaces is in each of their lists
 	spaces []string           // keys of calls, the next turn first
 }
 
-// call is one call of a source. One about several namespaces is applied as a whole once it is the first of each, or in
-// parts if one of them has more than maxBefore earlier calls.
+// call is one call of a source. A call about several namespaces is applied as a whole once it is the first call of
+// each, or in parts if one of them has more than maxBefore earlier calls.
 type call struct {
 	Emit
 	spaces []string // namespaces of the events
@@ -77,8 +77,8 @@ func (l *line) add(emits Emits) {
 	}
 }
 
-// namespacesOf returns the namespaces of events, in the order of their first occurrence; of no events, the empty one.
-// source reports that an event concerns a whole source.
+// namespacesOf returns the namespaces of events, in the order of their first occurrence; without events, the empty
+// namespace. source reports that an event concerns a whole source.
 func namespacesOf(events Objects) (spaces []string, source bool) {
 	known := map[string]bool{}
 	for i, e := range events {
@@ -97,8 +97,8 @@ func namespacesOf(events Objects) (spaces []string, source bool) {
 	return spaces, false
 }
 
-// next removes and returns the oldest call of the namespace whose turn it is, or its part of that call. The line must
-// not be empty.
+// next removes and returns the oldest call of the namespace whose turn it is, or the namespace's part of this call. The
+// line must not be empty.
 func (l *line) next() Emit {
 	s := l.segments[0]
 	if s.source != nil {

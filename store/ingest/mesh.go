@@ -23,7 +23,7 @@ func (w *inventory) normaliseMesh(n *node) {
 	w.objects.SetRefs(n, refs, false)
 	e.spoiled = e.spoiled || len(wrong) > 0
 	w.faults.Set(id, slices.Concat(m.Problems, wrong))
-	if other := w.other(id); other != nil { // its records have the same keys
+	if other := w.other(id); other != nil { // records of both have the same keys
 		w.setRecords(other, nil, nil)
 	}
 	records := []model.Record{m.Record}
@@ -73,9 +73,9 @@ func (w *inventory) endMissingMesh(id object.ID) {
 	}
 }
 
-// recallMesh puts the stored mesh configuration into effect if this leader has not read one: no source has emitted it,
-// it is invalid, or key mesh is missing. State.compare calls it with the Mesh of a load; nil: none is stored.
-// MeshNetworks are not restored, since only their gateways are stored.
+// recallMesh puts the stored mesh configuration into effect if this leader has not read one: no source has emitted a
+// mesh configuration, it is invalid, or its key mesh is missing. State.compare calls it with the Mesh of a load; nil:
+// none is stored. MeshNetworks are not restored, since only their gateways are stored.
 func (w *inventory) recallMesh(stored *model.Mesh) {
 	id := w.objects.MeshID()
 	n := w.objects.Get(id)
@@ -97,7 +97,7 @@ func (w *inventory) recallMesh(stored *model.Mesh) {
 		w.setRecords(n, []model.Record{stored}, nil)
 	} else {
 		restored = *n.MeshOf()
-		if restored.Record != nil { // key mesh is missing; an invalid one is a problem already
+		if restored.Record != nil { // key mesh is missing; an invalid one already has a problem
 			restored.Problems = append(slices.Clip(restored.Problems), lookup.MeshMissing(id, "data.mesh", n.Object().Location))
 		}
 		w.objects.Mark(id)

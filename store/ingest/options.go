@@ -12,22 +12,22 @@ import (
 // Options is the configuration of a State.
 type Options struct {
 	Normal normal.Options
-	// AllowEmpty applies all removals at once, however many objects are gone. It also permits the first batch of a store
-	// to be empty.
+	// AllowEmpty applies all removals at once, however many objects are gone: none is held back. It also permits the
+	// first batch of a store to be empty.
 	AllowEmpty bool
-	// HeldFor bounds the time of held removals that do not wait for an operator. 0: they are held until they are accepted
-	// or the objects are back.
+	// HeldFor is the time after which held removals apply, unless they have to wait for an operator. 0: removals are
+	// held until they are accepted or the objects are back.
 	HeldFor time.Duration
-	// Budget bounds the objects of each tenant; the zero value: no bounds.
+	// Budget bounds the configuration of each tenant; the zero value: no bounds.
 	Budget Budget
-	// Sources are the origins of the sources that have to emit everything (object.Synced) before anything is written. nil:
-	// only the zero Origin, as in object.Synced of a folder of files.
+	// Sources lists the origins of the sources that have to emit everything (object.Synced) before anything is written.
+	// nil: only the zero Origin, with which a folder of files may emit Synced.
 	Sources []origin.Origin
 	// Remote enables sources of other clusters. The event Remotes adds and removes them. The leader does not wait for
 	// them: the stored records of a cluster stay until its source has emitted everything, or the cluster is removed.
 	Remote bool
-	// SecretUses returns the Secrets and ConfigMaps that a record makes workloads use. root is the root namespace of the
-	// mesh. nil: uses are not tracked, and Config.Referred is not called.
+	// SecretUses returns the Secrets and ConfigMaps that a record makes workloads use. root is the root namespace of
+	// the mesh. nil: uses are not tracked, and Config.Referred is not called.
 	SecretUses func(r model.Record, root string) []SecretUse
 	// Crashes logs panics during the normalisation and analysis of objects; nil: a new Log.
 	Crashes *crash.Log

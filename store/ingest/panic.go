@@ -13,7 +13,7 @@ import (
 // policy without one closes its namespace. All other objects are processed.
 type guard struct {
 	crashes *crash.Log
-	fault   func(*object.Object) // tests make it panic; nil: not called
+	fault   func(*object.Object) // a hook that panics in tests; nil: not called
 }
 
 func newGuard(crashes *crash.Log) guard {

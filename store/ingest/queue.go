@@ -18,14 +18,14 @@ type queue struct {
 	turns      []*namespaceQueue          // all queues, the next turn first
 	places     uint64                     // place of the newest group
 	waits      int                        // number of keys to be written
-	config     int                        // those of kinds that do not follow workloads
+	config     int                        // number of keys to be written whose kinds do not follow workloads
 }
 
 // group contains keys that are written together. It includes keys that need no write: a later change of such a key
 // joins the group, so that readers never see the later change without this one.
 type group struct {
 	place   uint64             // order of arrival
-	since   time.Time          // of the oldest change; zero: no event caused it
+	since   time.Time          // time of the oldest change; zero: no event caused it
 	keys    map[model.Key]bool // true: the key has to be written
 	waits   int                // number of keys to be written
 	waitsIn *namespaceQueue    // nil: the group does not wait any more

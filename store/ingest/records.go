@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Records normalises events with the code of the leader, without a store. It returns the records sorted by key. Records
-// of Secrets lack their private keys. The problems are sorted by normal.CompareProblems, and include those between
-// objects (store/analysis). Each object has at most problem.MostOfObject problems.
+// Records normalises the objects in events as the leader does, without a store, for tools. It returns the records
+// sorted by key. Records of Secrets lack their private keys. The problems are sorted by normal.CompareProblems, and
+// include those between objects (store/analysis). Both lists belong to the caller.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
 	w := newInventory(Options{Normal: options})
 	w.applyEvents(events)

@@ -10,25 +10,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The pace of the renewed encryption of stored private keys after a rotation of the key encryption key.
+// The pace at which stored private keys are encrypted again after a rotation of the key encryption key.
 const (
 	reencryptMost  = 32          // maximum number of private keys in one batch
 	reencryptPause = time.Second // pause after a full batch
 	reencryptEvery = time.Minute // pause after any other batch
 )
 
-// The events and effects of the renewed encryption.
+// The events and effects of encrypting stored private keys again.
 type (
 	// Look requests a search for private keys under an earlier key encryption key.
 	Look struct{}
-	// Reencrypt requests the encryption of stored private keys under the newest key encryption key. Private keys that are
-	// already under it stay unchanged.
+	// Reencrypt requests the encryption of stored private keys under the newest key encryption key. Private keys that
+	// are already encrypted under this key stay unchanged.
 	Reencrypt struct {
 		Epoch  kv.Epoch
 		Stored []*model.Secret
 	}
-	// Reencrypted is the result of Reencrypt. Sealed contains the private keys that were sealed again, by stored record,
-	// at most reencryptMost.
+	// Reencrypted is the result of Reencrypt. Sealed contains the private keys that were sealed again, by stored
+	// record, at most reencryptMost.
 	Reencrypted struct {
 		Epoch  kv.Epoch
 		Sealed map[*model.Secret][]byte

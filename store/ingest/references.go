@@ -24,8 +24,8 @@ type SecretUse struct {
 	Field     string            // field of the record with the name; may be empty
 }
 
-// references computes the Secrets and ConfigMaps that existing workloads use, according to records. Workloads of
-// another cluster use Secrets of their own cluster and of the config cluster, as in istiod (istio:
+// references computes the Secrets and ConfigMaps that existing workloads use, according to the applied records.
+// Workloads of another cluster use Secrets of their own cluster and of the config cluster, as in istiod (istio:
 // pilot/pkg/credentials/kube/multicluster.go, ForCluster). replace receives changed records, and find computes found.
 // The inventory owns it.
 type references struct {
@@ -83,7 +83,7 @@ func (f *references) replace(before, after []model.Record) {
 		if w, is := r.(*model.Workload); is {
 			f.count(w, 1)
 		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter {
-			// EnvoyFilters are kept without uses too, since their reach depends on the root namespace.
+			// EnvoyFilters are kept even without uses, since their reach depends on the root namespace.
 			f.uses[r.Meta().Key] = use{r, all}
 			f.change()
 		}
@@ -102,7 +102,7 @@ func (f *references) replace(before, after []model.Record) {
 // change marks found, and the result of misused, as outdated.
 func (f *references) change() { f.outdated, f.moved = true, true }
 
-// countGateway adds n Gateways (1 or -1) with the selector of r, if r is one.
+// countGateway adds n (1 or -1) to the number of Gateways with the selector of r, if r is a Gateway.
 func (f *references) countGateway(r model.Record, n int) {
 	g, is := r.(*model.Gateway)
 	if !is {
@@ -121,7 +121,7 @@ func (f *references) countGateway(r model.Record, n int) {
 	f.change()
 }
 
-// count adds n workloads (1 or -1) with the labels of w.
+// count adds n (1 or -1) to the number of workloads with the labels of w.
 func (f *references) count(w *model.Workload, n int) {
 	labels := w.Spec.GetEndpoint().GetLabels()
 	id := workloads{place{w.Key.Origin.Cluster(), w.Key.Namespace}, textOf(labels)}
@@ -220,7 +220,7 @@ func (f *references) reach(known map[string][]place, one SecretUse) []place {
 
 // gatewayPlaces returns the places of the workloads selected by any Gateway, in no order.
 func (f *references) gatewayPlaces(known map[string][]place) []place {
-	const text = "gateways" // differs from others by the missing slash
+	const text = "gateways" // differs from other keys of the cache by the missing slash
 	all, is := known[text]
 	if is {
 		return all

@@ -14,18 +14,18 @@ import (
 
 // removals decides which objects are removed at once, and stores the held removals. filter processes events of sources;
 // compare processes stored records without an object. An object whose removal was held in this term stays in the
-// inventory with its records. Of an object that vanished before, only the stored records are known. They stay stored
-// (keys). State owns it.
+// inventory with its records. If an object vanished before this term, only its stored records are known, and they stay
+// stored (keys). State owns it.
 type removals struct {
 	inventory  *inventory
 	stored     *stored
 	sources    *sources
-	allowEmpty bool // no removal is held
+	allowEmpty bool // true: no removal is held
 	heldFor    time.Duration
 	book       *removal.Book
 	memory     removal.Memory
 	keys       map[model.Key]bool                   // stored records of held objects that are not in the inventory
-	read       map[origin.Origin]map[object.ID]bool // kinds that each Kubernetes cluster listed completely; nil: all kinds
+	read       map[origin.Origin]map[object.ID]bool // by source, the kinds that it listed completely; nil: all kinds
 	why        map[object.ID]object.Why             // reasons of removals while the store was being read
 	version    uint64                               // number of changes of book
 	compared   bool                                 // the store was compared in this term
@@ -106,7 +106,7 @@ func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 		r.book.Back(id)
 		r.version++
 	}
-	r.recompare(back...) // their wanted records may differ from the stored ones
+	r.recompare(back...) // wanted records of these objects may differ from the stored ones
 	return losses
 }
 
@@ -153,7 +153,7 @@ func (r *removals) recompare(ids ...object.ID) {
 	}
 }
 
-// drop removes changed keys from keys. Their wanted records decide now.
+// drop removes changed keys from keys: these records are compared with the wanted ones instead.
 func (r *removals) drop(changed map[model.Key]bool) {
 	for key := range changed {
 		delete(r.keys, key)

@@ -14,7 +14,7 @@ import (
 )
 
 // publish makes problems and counters available to other goroutines, and reports needed host names and key sets.
-// Finally it answers the questions of ask.
+// Finally it calls the functions that ask has queued.
 func (l *Loop) publish() {
 	l.reportNeeded()
 	changed := false
@@ -98,8 +98,8 @@ func (s *State) problemsVersion() problemsVersion {
 }
 
 // Problems returns the problems of objects and between objects, bounded by Bounded and sorted by
-// normal.CompareProblems. Unreadable documents are reported by their source instead. The caller must not change the
-// list.
+// normal.CompareProblems. Unreadable documents are reported by their source instead. The list is shared and read-only;
+// nil before the first problem.
 func (l *Loop) Problems() []object.Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -107,7 +107,7 @@ func (l *Loop) Problems() []object.Problem {
 	return nil
 }
 
-// Stats returns the counters of finished work.
+// Stats returns the counters of finished work, since New.
 func (l *Loop) Stats() Stats {
 	if s := l.stats.Load(); s != nil {
 		return *s
@@ -115,7 +115,7 @@ func (l *Loop) Stats() Stats {
 	return Stats{}
 }
 
-// ProblemCount returns the number of problems by severity, including problems that Problems does not list.
+// ProblemCount returns the numbers of problems by severity, including problems that Problems does not list.
 func (l *Loop) ProblemCount() problem.Count {
 	if c := l.count.Load(); c != nil {
 		return *c
@@ -130,9 +130,9 @@ type everyProblem struct {
 }
 
 // EveryProblem returns the problems of all objects and between objects, in no order, for reports about each object. It
-// includes problems that Problems does not list. The list is made again only after a problem has changed. Neither the
-// loop nor the caller may change it. EveryProblem waits for earlier calls, regardless of ctx, and then for the answer
-// of Run. The error is that of ctx, if ctx ends before the answer.
+// includes problems that Problems does not list. The list is computed again only after a problem has changed. It is
+// shared and read-only. EveryProblem waits for earlier calls, regardless of ctx, and then for the answer of Run. If ctx
+// ends before the answer, the error is that of ctx.
 func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
@@ -155,7 +155,8 @@ func (l *Loop) collectProblems() everyProblem {
 }
 
 // Objects returns the last readable versions of objects, by ID. Objects that do not exist, or never were readable, are
-// left out. Objects waits for the answer of Run. The error is that of ctx, if ctx ends before the answer.
+// left out. The map belongs to the caller, the objects are read-only. Objects waits for the answer of Run. The error is
+// that of ctx, if ctx ends before the answer.
 func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*object.Object, error) {
 	return ask(ctx, l, func() map[object.ID]*object.Object {
 		all := make(map[object.ID]*object.Object, len(ids))
@@ -168,8 +169,8 @@ func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*obj
 	})
 }
 
-// ask has Run call question at the end of publish, and returns the answer. The error is that of ctx, if ctx ends before
-// the answer.
+// ask makes Run call question at the end of publish, and returns the answer. The error is that of ctx, if ctx ends
+// before the answer.
 func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err error) {
 	answers := make(chan A, 1)
 	l.box.Put(input{ask: []func(){func() { answers <- question() }}})
@@ -182,8 +183,8 @@ func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err 
 }
 
 // Settle blocks until all events emitted before are applied, and Config.Referred was called if the references have
-// changed. It does not wait for writes. Settled may be outdated when Settle returns, but not when a second call of
-// Settle returns. Settle returns the error of ctx if ctx ends before.
+// changed. It does not wait for writes. The result of Settled may be outdated when Settle returns, but not when a
+// second call of Settle returns. Settle returns the error of ctx if ctx ends before.
 func (l *Loop) Settle(ctx context.Context) error {
 	taken := make(chan struct{})
 	l.box.Put(input{settle: []chan struct{}{taken}})
@@ -204,10 +205,11 @@ func (l *Loop) Settled() bool { return l.settled.Load() }
 // The caller must unmap IPv4-mapped IPv6 addresses. It is safe for concurrent use.
 func (l *Loop) OfCluster(a netip.Addr) bool { return l.state.inventory.objects.Addresses().Has(a) }
 
-// Bounded returns the problems of a list that are within the bounds of problem.Bound. left counts the problems that
-// were left out before, by namespace; may be nil. If problems are left out, Bounded adds one problem with their number
-// for each namespace. It does so for at most problem.Most namespaces, and adds one problem for all others. The result
-// is then sorted by normal.CompareProblems. Otherwise Bounded returns the list as it is. It does not change the list.
+// Bounded returns the problems of a list that are within the bounds of problem.Bound. left has the numbers of problems
+// that the caller has already left out, by namespace; may be nil. If problems are left out, Bounded adds one problem
+// with their number for each namespace. It does so for at most problem.Most namespaces, and adds one problem for all
+// others. The result is then sorted by normal.CompareProblems. Otherwise Bounded returns the list all itself. It does
+// not change its arguments.
 func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown, more := problem.Bound(all, func(p object.Problem) (string, object.ID) { return NamespaceOf(p), p.ID })
 	if len(left)+len(more) == 0 {

@@ -17,7 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Sealer encrypts private keys before they are written. It must be safe for concurrent use.
+// Sealer encrypts ("seals") private keys before they are written. It must be safe for concurrent use. Both methods may
+// block.
 type Sealer interface {
 	// Seal encrypts the private key of one record. key is the key of the record, not an encryption key. stored is the
 	// stored record, or nil. Seal returns the ciphertext and the keyed MAC of the private key. If stored has the same
@@ -25,8 +26,8 @@ type Sealer interface {
 	// key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
 	// Reencrypt renews the encryption of private keys in stored that are under an earlier key encryption key. It ends
-	// after the given number of private keys (most). It returns the new ciphertexts by record. They are valid even with an
-	// error.
+	// after the given number of private keys (most). It returns the new ciphertexts by record. They are valid even with
+	// an error.
 	Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
 }
 
@@ -39,9 +40,9 @@ var errNotTried = errors.New("not tried, because the private key of an earlier S
 
 // UnsealedRecord is a Secret whose private key is not sealed yet. The private key is passed to a Sealer only.
 type UnsealedRecord struct {
-	Record  *model.Secret // without the private key
+	Record  *model.Secret // the record without the private key
 	Private model.PrivateKey
-	Stored  *model.SecretSpec // nil: none is stored, or it does not decode
+	Stored  *model.SecretSpec // the stored Secret; nil: no Secret is stored, or it does not decode
 	heard   time.Time         // when the Secret was emitted; zero: unknown
 }
 
@@ -54,7 +55,8 @@ type (
 		Secrets []*UnsealedRecord
 		Again   bool
 	}
-	// Sealed is the result of Seal. For each element of Secrets, Records has a record, or Errors has an error.
+	// Sealed is the result of Seal. For each element of Secrets, Records has a record at the same index, or Errors has
+	// an error.
 	Sealed struct {
 		Epoch   kv.Epoch
 		Secrets []*UnsealedRecord
@@ -111,7 +113,7 @@ func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	}
 }
 
-// request requests the sealing of the private keys that wait for it. nil: no key waits, or a request is in progress.
+// request returns the effect that seals the private keys that wait. nil: no key waits, or a request is in progress.
 func (s *sealing) request(epoch kv.Epoch) []Effect {
 	if len(s.wanted.awaitingSeal) == 0 || s.active {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // sources tracks which sources have emitted everything. State owns it.
 type sources struct {
-	unsynced map[origin.Origin]bool // have not emitted everything; while there is any, the leader writes nothing
+	unsynced map[origin.Origin]bool // sources that have not emitted everything; if any, nothing is written
 	remotes  *remotes               // nil: there are no other clusters
 }
 
@@ -62,9 +62,9 @@ func (s *sources) note(events []object.Event) (again bool) {
 }
 
 // Remotes is an event with the list of sources of other clusters. Stored records of clusters that are not in the list
-// are removed, unless their removal is held. While Known is false the list is unknown, and all stored records of other
-// clusters stay. Origins other than API servers of other clusters are ignored. Without Options.Remote the event has no
-// effect.
+// are deleted, unless their removal is held back. While Known is false the list is unknown, and all stored records of
+// other clusters stay. Origins other than API servers of other clusters are ignored. Without Options.Remote the event
+// has no effect.
 type Remotes struct {
 	Known   bool
 	Origins []origin.Origin
@@ -80,9 +80,9 @@ func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 // records of a cluster stay until its source has emitted everything, and are compared as a whole then. A nil remotes
 // has no clusters.
 type remotes struct {
-	whole map[origin.Origin]bool // have emitted everything
-	known bool                   // now is the present list (Remotes.Known)
-	now   map[origin.Origin]bool // are in the list
+	whole map[origin.Origin]bool // sources that have emitted everything
+	known bool                   // the list now is valid (Remotes.Known)
+	now   map[origin.Origin]bool // sources in the present list
 	again bool                   // the store has to be compared, since a source has emitted everything or the list has changed
 }
 

@@ -32,8 +32,9 @@ type Stats struct {
 	Deletes    uint64 // records deleted
 }
 
-// State is the ingester without clock and store. One goroutine owns it. Calls go one way: State calls its parts. The
-// parts removals, sealing and others call inventory, wanted, stored and writes. No part calls State.
+// State is the ingester as a state machine, without clock, goroutines and store. It is not safe for concurrent use.
+// State calls its parts. The parts removals, sealing and others call inventory, wanted, stored and writes. No part
+// calls State.
 type State struct {
 	leading bool
 	phase   phase
@@ -60,8 +61,8 @@ func NewState(o Options) *State {
 	return s
 }
 
-// Step applies one event, and returns the effects to carry out; nil: no effect is due. Results of effects are further
-// events. Results of an earlier term are ignored.
+// Step applies one event, and returns the effects to carry out; nil: no effect is due. The caller passes the result of
+// each effect to Step, as an event. Results of an earlier term are ignored.
 func (s *State) Step(event Event) []Effect {
 	switch e := event.(type) {
 	case Objects:
@@ -202,7 +203,7 @@ func (s *State) compareAgain() []Effect {
 	return nil
 }
 
-// flush returns the next batch, or the beginning of a full comparison that is due; nil: neither.
+// flush returns the next batch, or the beginning of a full comparison that is due; nil if neither is due.
 func (s *State) flush() []Effect {
 	if effects := s.compareAgain(); effects != nil {
 		return effects
@@ -289,7 +290,7 @@ func (s *State) more() []object.Problem {
 	return more
 }
 
-// Stats returns the present counters.
+// Stats returns the counters of finished work, since NewState.
 func (s *State) Stats() Stats {
 	stats := s.writes.stats
 	stats.Normalised = s.inventory.normalised

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// stored contains the records of the store as this leader knows them: the last load, and its own writes since. It does
-// not contain changes by others.
+// stored describes the records of the store as this leader knows them: the last load, and its own writes since. It does
+// not include changes by other writers.
 type stored struct {
 	hashes   map[model.Key]model.Hash
 	secrets  map[model.Key]*model.Secret // of the keys in hashes, if they decode

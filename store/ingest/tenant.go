@@ -10,11 +10,11 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Budget bounds the configuration of one tenant; 0: no bound. A tenant is a namespace, or all namespaces whose
-// Namespace objects have the same value of TenantLabel.
+// Budget bounds the configuration of each tenant; a field of 0 is no bound. A tenant is a namespace, or all namespaces
+// whose Namespace objects have the same value of TenantLabel.
 type Budget struct {
 	Objects int // objects with records
-	Bytes   int // bytes of their canonical records
+	Bytes   int // bytes of encoded records
 	// Exported and Own are estimated MiB in each replica (store/weight). Exported is for configuration that proxies of
 	// other namespaces receive too, and Own for configuration that only proxies of the tenant's own namespaces receive.
 	Exported, Own int
@@ -74,9 +74,9 @@ type demand struct {
 	id      object.ID
 	created int64   // Unix seconds; 0: unknown
 	exempt  bool    // counts, and is never refused
-	applied charge  // of the applied version, as computed when it was admitted
-	present charge  // of the applied version in the present mesh; empty: not computed
-	wanted  *charge // of a newer version that waits for admission; nil: no version waits
+	applied charge  // charge of the applied version, as computed when it was admitted
+	present charge  // charge of the applied version with the present records of the mesh; zero: not computed
+	wanted  *charge // charge of a newer version that waits for admission; nil: no version waits
 	stale   bool    // wanted has to be computed again
 }
 
@@ -94,7 +94,7 @@ func (c *demand) grows() bool {
 }
 
 // more reports whether a demand needs more of a resource than the applied version uses. The charge of the applied
-// version may have grown since its admission because of exports of others. That growth does not count.
+// version may have grown since its admission because of what other namespaces export. This growth does not count.
 func (c *demand) more(i int) bool { return c.wanted[i] > max(c.applied[i], c.present[i]) }
 
 // older orders demands by creation time, then namespace and name. Unknown creation times come first. Budgets are
@@ -247,9 +247,9 @@ func (l *ledger) drop(id object.ID) {
 	}
 }
 
-// admit admits the waiting versions that the budgets permit, in the tenants that changed. It returns their objects by
-// tenant: first versions that do not grow, then the others, the oldest first. A refused version does not delay later
-// ones.
+// admit admits the waiting versions that the budgets permit, in the tenants that changed. It returns the admitted
+// objects by tenant: first versions that do not grow, then those that do, the oldest first. A refused version does not
+// delay later ones.
 func (l *ledger) admit() (admitted []object.ID) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.changed)) {
 		a := l.accounts[tenant]

@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// weights computes the weights of objects for the ledger. Each offered object is measured once. Its weight is computed
-// again only if a fact of the mesh on which it depends may have changed since.
+// weights computes the weights of objects, which are estimates of memory in each replica (store/weight), for the
+// ledger. Each offered object is measured once. Its weight is computed again only if a fact of the mesh on which it
+// depends may have changed since.
 type weights struct {
 	index    *weight.Index // of the applied records
 	offers   map[object.ID]*offer

@@ -23,14 +23,14 @@ type writes struct {
 	sources  *sources
 	level    Levelled // records of kinds up to this level are stored
 	queue    *queue
-	withheld map[model.Key]bool       // stored keys that a full comparison kept, because their objects may be in documents that cannot be read
+	withheld map[model.Key]bool       // stored keys without an object, which may be in a document that cannot be read
 	refused  map[model.Key]int        // sizes in bytes of wanted records that are too large
-	again    map[model.Key]bool       // keys that others changed: to be written or deleted, whatever their hashes
-	batch    kv.Batch                 // in progress
+	again    map[model.Key]bool       // keys that other writers changed: to be written or deleted in any case
+	batch    kv.Batch                 // the batch in progress
 	flying   map[model.Key]model.Hash // hashes after the batch in progress; zero: no record
-	place    kv.Place                 // of the newest batch
+	place    kv.Place                 // Place of the newest batch
 	complete bool                     // a head has to be written even if no record differs
-	paced    bool                     // batches of endpoints alone wait for Due
+	paced    bool                     // batches that contain only endpoints wait for Due
 	stats    Stats
 }
 
@@ -107,8 +107,8 @@ func (w *writes) differs(key model.Key) bool {
 	return (want != nil) != is || want != nil && want.Meta().Hash != hash
 }
 
-// standing reports whether a record stays stored although no object yields it. Its object is unreadable, its removal is
-// held, or its record is too large or not sealed yet.
+// standing reports whether a record stays stored although no object yields it: the object is unreadable, its removal is
+// held, or the newest version is too large or not sealed yet.
 func (w *writes) standing(key model.Key) bool {
 	_, stored := w.stored.hashes[key]
 	if _, flying := w.flying[key]; !stored || flying {

@@ -1,4 +1,5 @@
-// Package intern gives equal lists equal handles. A struct with such a handle is comparable, and can be a map key.
+// Package intern makes lists comparable: equal lists have equal handles (List). A struct with such a handle can be a
+// map key.
 //
 // Owns: tables of lists, by weak references, so that unused lists are collected. Reads: nothing of ours. Never: changes
 // a list.
@@ -12,7 +13,7 @@ import (
 	"weak"
 )
 
-// List is a handle to an immutable list. Two lists from one Table are equal (==) exactly if they have equal elements in
+// List is a handle to an immutable list. Two Lists from one Table are equal (==) exactly if they have equal elements in
 // the same order. The zero List is the empty list.
 type List[T comparable] struct{ p *[]T }
 
@@ -31,8 +32,7 @@ type Weak[T comparable] struct{ p weak.Pointer[[]T] }
 // Weak returns a weak reference to l; for the empty list, the zero Weak.
 func (l List[T]) Weak() Weak[T] { return Weak[T]{weak.Make(l.p)} }
 
-// List returns the list, unless it was collected. No list is collected while a List refers to it. False: the list was
-// collected, or is the empty list.
+// List returns the list. It returns false, and the empty List, if the list was collected or w is the zero Weak.
 func (w Weak[T]) List() (List[T], bool) {
 	p := w.p.Value()
 	return List[T]{p}, p != nil
@@ -48,7 +48,8 @@ type Table[T comparable] struct {
 	lists map[uint64][]weak.Pointer[[]T]
 }
 
-// List returns the List with the given elements. For a new list it copies the slice.
+// List returns the List with the given elements, in their order. It does not retain the slice. For no elements it
+// returns the zero List.
 func (t *Table[T]) List(elements ...T) List[T] {
 	if len(elements) == 0 {
 		return List[T]{}

@@ -15,7 +15,7 @@ type evaluation struct {
 	*Rules
 	mesh     Mesh
 	of       *model.Head // the record
-	tenant   string      // of the record's namespace
+	tenant   string      // tenant of the record's namespace
 	known    bool        // the labels of namespaces are known (Mesh.Tenant)
 	breaches []Breach
 }
@@ -116,8 +116,8 @@ func (j *evaluation) single(field string, a netip.Addr) {
 	}
 }
 
-// host checks a host, wildcard or IP address that a record states. It returns true if none of its rules applied, so
-// that the caller checks further rules.
+// host checks a host, wildcard or IP address that a record states. It returns true if no rule here applies to the host;
+// then the caller checks further rules.
 func (j *evaluation) host(field, host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		j.address(field, a.String())
@@ -186,9 +186,9 @@ func (j *evaluation) namespaceOf(host string) (namespace string, named bool) {
 	return rest[at+1:], at > 0
 }
 
-// short reports a host that the DNS search lists of Pods complete to the name of a Service. Such hosts are a single
-// label, also after "*.", any name that ends in .svc, and [POD.]NAME.NAMESPACE if another tenant has that Service. A
-// Service that is younger than the record does not count. The result is true if a breach was reported.
+// short adds a breach for a host that the DNS search lists of Pods complete to the name of a Service. Such hosts are a
+// single label, also after "*.", any name that ends in .svc, and [POD.]NAME.NAMESPACE if another tenant has that
+// Service and the Service is not younger than the record. The result is true if a breach was added.
 func (j *evaluation) short(field, host string) bool {
 	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
 	labels := strings.Split(name, ".")
@@ -212,8 +212,8 @@ func (j *evaluation) short(field, host string) bool {
 	return true
 }
 
-// routed reports a host of a VirtualService if a ServiceEntry of another tenant owns the host, a wildcard that covers
-// it, or a host below it. The host is outside of the cluster's domain.
+// routed adds a breach for a host of a VirtualService if a ServiceEntry of another tenant owns the host, a wildcard
+// that covers the host, or a host that it covers. The host is outside of the cluster's domain.
 //
 // The oldest ServiceEntry with a host owns it. Entries that are younger than the VirtualService do not count. An entry
 // for a wildcard does not count either if it is younger than the own tenant's entry for a more specific host.

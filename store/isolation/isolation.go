@@ -1,6 +1,7 @@
-// Package isolation checks the hosts and addresses in configuration that one tenant exports to others. A tenant may
-// state its own hosts and addresses, and those that belong to no other tenant. Any other host or address could divert
-// traffic of other tenants. The rules read one normalised record, and look up other objects in a Mesh.
+// Package isolation checks the hosts and addresses in configuration that one tenant exports to others. A tenant is a
+// namespace, or a group of namespaces with one TenantLabel. It may state its own hosts and addresses, and those that
+// belong to no other tenant. Any other host or address could divert traffic of other tenants. The rules read one
+// normalised record, and look up other objects in a Mesh.
 //
 // Owns: nothing; all functions are pure.
 // Reads: records of ServiceEntries, VirtualServices and Workloads.
@@ -41,7 +42,7 @@ type Rules struct {
 // rules do not change the returned lists.
 type Mesh interface {
 	// Tenant returns the tenant of a namespace, as TenantOf does. known is false while the labels of namespaces are not
-	// known; name is then the namespace itself.
+	// known. Then name is the namespace itself.
 	Tenant(namespace string) (name string, known bool)
 	// Services returns the Services and ServiceEntries with exactly this host; wildcards are compared literally.
 	Services(host string) []*model.Service
@@ -55,14 +56,14 @@ type Mesh interface {
 	Within(network netip.Prefix) bool
 }
 
-// Breach is one rule that an object breaks. Field is the path of the offending field in the object. At most 10 breaches
-// are reported for one object, in the order of its fields.
+// Breach describes one rule that an object breaks. At most 10 breaches are reported for one object, in the order of its
+// fields.
 type Breach struct {
-	Field, Message string
+	Field, Message string // path of the field in the object, and the reason
 	// Unsure reports that the labels of namespaces are not known, so that both objects may belong to one tenant.
 	Unsure bool
-	// Listens marks the breach of a port whose ServiceEntry has no addresses: the listener would accept connections to
-	// any address.
+	// Listens reports that the breach concerns a port of a ServiceEntry without addresses. The proxy's listener would
+	// accept connections to any address.
 	Listens bool
 }
 
@@ -140,8 +141,8 @@ func (r *Rules) WorkloadEntry(entry *model.Workload, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// NetworkGateway returns the rule that a Service with a network label breaks. Only Services in a namespace of Operators
-// may be the gateway of a network.
+// NetworkGateway returns one breach for a Service with a network label, but nil in a namespace of Operators. Only these
+// Services may be the gateway of a network.
 func (r *Rules) NetworkGateway(namespace, network string) []Breach {
 	if slices.Contains(r.Operators, namespace) {
 		return nil

@@ -25,9 +25,9 @@ import (
 const (
 	defaultTimeout = 5 * time.Second // Istio's default, for rules without a timeout
 	mostTimeout    = 30 * time.Second
-	mostBody       = 256 << 10 // of one response
-	mostKept       = 16 << 10  // of a key set without certificates; each policy that uses it contains a copy
-	mostHeaders    = 16 << 10
+	mostBody       = 256 << 10 // bytes of one response
+	mostKept       = 16 << 10  // bytes of a key set without certificates; each policy that uses it contains a copy
+	mostHeaders    = 16 << 10  // bytes of a response's headers
 	mostRedirects  = 3
 )
 
@@ -51,9 +51,9 @@ func prefixes(all ...string) (out []netip.Prefix) {
 // FetcherConfig configures NewFetcher.
 type FetcherConfig struct {
 	Blocked  []netip.Prefix        // BLOCKED_CIDRS_IN_JWKS_URIS, in addition to the addresses that are always blocked
-	Cluster  func(netip.Addr) bool // reports the addresses of the cluster, which are blocked; nil: no such block
+	Cluster  func(netip.Addr) bool // reports whether an address is the cluster's, and so blocked; nil: no such block
 	Loopback bool                  // allows loopback addresses
-	Roots    *x509.CertPool        // that servers are verified against; nil: the system's
+	Roots    *x509.CertPool        // roots that servers are verified against; nil: the system's
 }
 
 // Fetcher fetches key sets. The author of a RequestAuthentication chooses the URL, so addresses, bytes and time are
@@ -118,8 +118,9 @@ func meant(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// redirect permits up to mostRedirects redirects: from https to https only, and from http to both. Their addresses are
-// checked when the connection is made.
+// redirect returns an error for a redirect that must not be followed: after mostRedirects, from https to another
+// scheme, to a scheme other than http and https, or to a URL with a user. Addresses are checked when the connection is
+// made.
 func redirect(r *http.Request, via []*http.Request) error {
 	switch last := via[len(via)-1].URL; {
 	case len(via) > mostRedirects:
@@ -140,8 +141,9 @@ func limitOf(stated time.Duration) time.Duration {
 	return min(stated, mostTimeout)
 }
 
-// Fetch fetches the key set at a source, and returns it as a JSON Web Key Set without certificates and unusable keys.
-// Symmetric keys stay in the set. s.Timeout bounds the whole fetch: 5 s if it is 0, and at most 30 s.
+// Fetch fetches the key set at s.URI, or else at the URL in the discovery document of s.Issuer. It returns a JSON Web
+// Key Set without certificates and unusable keys. Symmetric keys stay in the set. s.Timeout bounds the whole fetch: 5 s
+// if it is 0, and at most 30 s.
 //
 // Errors: the address is blocked, the server does not answer with status 200 within the bounds, the content is not a
 // key set with a usable key, or a key contains its private part. Errors are for operators alone: they describe networks

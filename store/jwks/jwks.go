@@ -1,6 +1,6 @@
-// Package jwks fetches the key sets that verify tokens (RequestAuthentication, jwksUri and issuer). Only the leader
-// fetches them. It fetches each key set again after a fixed interval, and emits it to the ingester. The last good keys
-// stay in use while a server fails or sends something else.
+// Package jwks fetches the key sets that verify tokens (RequestAuthentication, jwksUri and issuer). Only navarchd's
+// leader fetches key sets. It fetches each again after a fixed interval, and emits it as an object to the ingester,
+// which converts objects to records. The last good keys stay in use while a server fails or sends something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects with the keys of a source (normal.KeysID). Reads: the sources
 // that the ingester needs. Never: fetches other URLs; is called by planning or pushing; creates a key.
@@ -29,10 +29,10 @@ import (
 
 // Bounds. Servers of one namespace that never answer do not delay the fetches of other namespaces.
 const (
-	MostOfNamespace     = 64   // sources of one namespace that are fetched
-	mostSources         = 4096 // of all namespaces
+	MostOfNamespace     = 64   // key sources of one namespace that are fetched; further ones are not
+	mostSources         = 4096 // key sources of all namespaces
 	parallel            = 16   // concurrent fetches
-	parallelOfNamespace = 2
+	parallelOfNamespace = 2    // concurrent fetches for one namespace
 )
 
 // Pauses after a failed fetch. The pause doubles from firstRetry to lastRetry while fetches fail, up to Config.Refresh.
@@ -44,18 +44,18 @@ const (
 // Refresh is the default of Config.Refresh (Istio's default, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).
 const Refresh = 20 * time.Minute
 
-// Problem is a problem of a source, or of a namespace with too many sources. One more Problem may count sources that
-// are not listed.
+// Problem describes a key source that cannot be fetched, or a namespace with too many sources. One more Problem may
+// state the number of sources that are not listed.
 type Problem struct {
-	ID      object.ID // of the source without a namespace, of the namespace without a name, or neither for the count
+	ID      object.ID // a source: no namespace; a namespace: no name; the number of further sources: neither
 	Message string
 }
 
-// Config configures New.
+// Config configures New. All fields must be set.
 type Config struct {
-	Fetch   func(ctx context.Context, s normal.KeySource) (keys string, err error) // Fetcher.Fetch
+	Fetch   func(ctx context.Context, s normal.KeySource) (keys string, err error) // usually Fetcher.Fetch; called concurrently
 	Refresh time.Duration                                                          // interval of fetches; above 0
-	Emit    func([]object.Event)                                                   // events sorted by ID, Synced last
+	Emit    func([]object.Event)                                                   // receives events sorted by ID, Synced last
 	Log     *slog.Logger
 }
 
@@ -91,8 +91,8 @@ func (l *Leader) Need(ids []object.ID, whole bool) {
 	}
 }
 
-// Problems returns the problems of the present term; nil while this process does not lead. Up to 20 sources are listed,
-// and further ones are counted. The caller must not change the list.
+// Problems returns the problems of the present term; nil while this process does not lead. At most 20 sources are
+// listed; a further Problem has the number of the rest. The caller must not change the list.
 func (l *Leader) Problems() []Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -134,8 +134,8 @@ type answer struct {
 	err     error
 }
 
-// Run fetches key sets for one term, and returns after ctx ends or another process leads. Failures of etcd are logged
-// and retried. An epoch that no longer leads is noticed at the next write.
+// Run fetches key sets for one term of leadership, and returns after ctx ends or another process leads. epoch is the
+// term in the election. Failures of etcd are logged and retried. A lost election is detected at the next write.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
@@ -177,7 +177,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 }
 
 // inTurn orders objects by their position within their namespace: the first of each namespace, the second of each, and
-// so on. rank holds the positions.
+// so on. rank maps each object to its position, from 0.
 func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
 	rank, count := map[object.ID]int{}, map[string]int{}
 	for _, id := range ids {

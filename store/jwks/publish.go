@@ -55,9 +55,9 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// publish stores new keys in etcd and then emits them to the ingester, so that another leader knows every key in use.
-// After a complete Need, the first publish also emits Synced, without waiting for servers. Errors are those of save;
-// nothing was emitted then.
+// publish stores changed keys in etcd and then emits them to the ingester, so that the next leader finds every key in
+// use. After a complete Need, the first publish also emits Synced, without waiting for servers. Errors are those of
+// save; nothing was emitted then.
 func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // answers adds the addresses of etcd, and the cause of the last failed attempt, to errors of requests that etcd did not
-// answer. Without it, etcd's client returns the context's error alone.
+// answer. etcd's client itself returns the context's error alone.
 type answers struct {
 	at   []string
 	last atomic.Pointer[string] // cause of the last unanswered attempt; nil after a success

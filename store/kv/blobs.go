@@ -11,23 +11,23 @@ import (
 )
 
 // ErrConflict means that a condition of a change does not hold, because another process wrote first. Nothing was
-// written. Read the blobs again.
+// written. The caller must read the blobs again.
 var ErrConflict = errors.New("another wrote first")
 
 // Blob is one stored value that this package does not decode.
 type Blob struct {
-	Path     string // begins with the path of one of the Families
-	Raw      []byte // not nil in results, even if empty
+	Path     string // path below one of the Families, without the prefix of mesh and revision
+	Raw      []byte // in results not nil, even if empty
 	Revision int64  // etcd's modification revision
 }
 
 // BlobChange is one atomic transaction on blobs.
 type BlobChange struct {
 	If     map[string]int64 // path -> required modification revision; 0: the blob must be absent
-	Put    []Blob           // Revision is ignored
-	Delete []string
-	// Unchanged maps a folder to a revision. The change fails with ErrConflict if a present key of the folder was written
-	// after that revision; deletions are not noticed. Only ChangeFenced supports it; ChangeBlobs ignores it.
+	Put    []Blob           // blobs to write; Revision is ignored
+	Delete []string         // paths to delete; an absent blob is not an error
+	// Unchanged maps a folder to a revision. The change fails with ErrConflict if a present key of the folder was
+	// written after that revision; deletions are not noticed. Only ChangeFenced supports it; ChangeBlobs ignores it.
 	Unchanged map[string]int64
 }
 
@@ -43,10 +43,10 @@ func (s *Store) blobKey(path string) (string, error) {
 	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
 }
 
-// Blobs lists a folder in order of paths, at one revision, and returns that revision. The folder ends with a slash. The
-// read is linearizable. A since above 0 leaves out blobs that were written at that revision or before. Errors: the
-// folder is in neither blobFamilies nor fleetFamilies, ErrCompacted if etcd compacts the revision between two pages,
-// ErrForbidden, or etcd does not answer.
+// Blobs lists a folder in order of paths, at one revision, and returns that revision. folder must end with a slash and
+// be of an allowed family (blobFamilies, fleetFamilies). The read is linearizable. A since above 0 leaves out blobs
+// that were last written at that revision or before. Errors: another folder, ErrCompacted if etcd compacts the revision
+// between two pages, ErrForbidden, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -82,9 +82,9 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 // eachPage is the number of blobs in one request of EachBlob. It is small because blobs may be large.
 const eachPage = 16
 
-// EachBlob calls f with every blob of a folder, in order of paths and as of one revision. It reads page by page, for
-// folders that are too large for memory. It stops at the first error of f and returns it. Other errors are those of
-// Blobs; the folder must be in blobFamilies.
+// EachBlob calls f with every blob of a folder, in order of paths and at one revision. It reads page by page, for
+// folders that are too large for memory. It stops at the first error of f and returns this error. Other errors are
+// those of Blobs. The folder must be in blobFamilies: allowances/, certificates/, clocks/, keys/ or sealing/.
 func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error) error {
 	from, err := s.blobKey(folder)
 	if err != nil {
@@ -110,9 +110,9 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 	}
 }
 
-// ChangeBlobs writes a change in one transaction and returns its revision. Errors: a path is outside blobFamilies, a
-// blob exceeds MaxRecordBytes, or ErrConflict if a condition does not hold; nothing was written then. After an error of
-// etcd the outcome is unknown.
+// ChangeBlobs writes a change in one transaction and returns the revision of the write. Errors: a path is outside
+// blobFamilies, a blob exceeds MaxRecordBytes, or ErrConflict if a condition does not hold; nothing was written then.
+// After an error of etcd the outcome is unknown.
 func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 	var conditions []clientv3.Cmp
 	for path, revision := range c.If {
@@ -168,9 +168,10 @@ func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	return resp.Deleted, nil
 }
 
-// BlobsChanged returns a channel that receives after writes below a folder, and after each start of the watch, also the
-// first. Several changes may cause one receipt, so the receiver reads the folder again. Receipts end with ctx, but the
-// channel is not closed. An error means that the folder is outside blobFamilies.
+// BlobsChanged returns a channel that gets a value after writes below a folder. It also gets a value whenever the watch
+// starts, also for the first time. Several writes may cause one value, so the receiver must read the folder again.
+// After ctx ends, no values follow, but the channel is not closed. An error means that the folder is outside
+// blobFamilies.
 func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 // snapshot restore --bump-revision). Heads of older builds have the zero Place.
 type Place struct {
 	Chain uint64 // random number of the first leader of the chain, copied by later leaders; 0: not known
-	Term  uint64 // of the leader that wrote the head; each full comparison with the stored records begins a higher term
+	Term  uint64 // term of the leader; each full comparison with the stored records begins a higher term
 	Seq   uint64 // number of the batch within the term
 }
 
 // maxTerm is above all valid terms, so that the next leader can still add one.
 const maxTerm = 1 << 62
 
-// Known reports whether p names a chain.
+// Known reports whether p has a chain. Heads of older builds have no chain.
 func (p Place) Known() bool { return p.Chain != 0 }
 
 // Before reports whether p is earlier than other in the same chain. It is false for unknown places.

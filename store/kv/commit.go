@@ -23,23 +23,23 @@ const (
 
 // Batch is one atomic change of the records: readers see all its puts and deletes at once.
 type Batch struct {
-	Epoch Epoch
-	Place Place // of the head that completes the batch; with Chain 0 the head states no place
-	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. If the head
-	// has changed since, Commit returns ErrStale. 0 accepts any complete head or an empty store, but no incomplete head:
-	// only a batch from a full comparison with an incomplete head may follow it.
+	Epoch Epoch // term of the writer; the batch is only written while the term lasts
+	Place Place // place of the head that completes the batch; with Chain 0 the head states no place
+	// After is the revision of the head that this batch was compared with, from Load or from the last Commit. If the
+	// head has changed since, Commit returns ErrStale. 0 accepts any complete head or an empty store, but no incomplete
+	// head: only a batch from a full comparison with an incomplete head may follow it.
 	After   int64
 	Puts    []model.Record
 	Deletes []model.Key
-	// Restore lists earlier values of records that others changed. They are written back byte for byte; Raw nil deletes
-	// the record. Stored already counts these records in their restored form.
+	// Restore lists earlier values of records that other writers changed. They are written back byte for byte; Raw nil
+	// deletes the record. Stored must count these records in their restored form.
 	Restore []Value
 
-	// Stored is the Contents of the records before the batch, as the writer knows them, without changes by others. Commit
-	// does not modify it. If it is not Known, the head states no Contents.
+	// Stored is the Contents of the records before the batch, as the writer knows them, without changes by others.
+	// Commit does not modify it. If it is not Known, the head states no Contents.
 	Stored Contents
-	// Was maps each key of Puts and Deletes to the hash of its stored value, as the writer knows it. Absent keys have no
-	// stored value.
+	// Was maps each key of Puts and Deletes to the hash of its stored value, as the writer knows it. Absent keys have
+	// no stored value.
 	Was map[model.Key]model.Hash
 }
 
@@ -51,9 +51,10 @@ func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore)
 // write returns the stored head if that is complete, of the batch's term, and agrees with Stored (if Known). Otherwise
 // Commit writes the head alone.
 //
-// Errors: *TooLargeError comes with a valid head: everything but the named records was written. After ErrDeposed or
-// ErrStale the remaining transactions of the batch were not written. After any other error the outcome is unknown: load
-// and compare again.
+// Errors: the batch has no epoch or names a record twice, or a record does not encode (nothing was written).
+// *TooLargeError comes with a valid head: everything but the named records was written. After ErrDeposed or ErrStale
+// the remaining transactions of the batch were not written. After any other error the outcome is unknown: the caller
+// must load and compare again.
 func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 	if err := b.check(); err != nil {
 		return Head{}, err
@@ -279,8 +280,8 @@ func (t *txns) count(record model.Record, path string, value []byte) {
 	}
 	hash := model.HashOf(value)
 	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
-		// Later batches would count the record by the writer's hash. Contents are left out: a fault in the encoding must not
-		// stop the whole fleet.
+		// Later batches would count the record by the writer's hash. Contents are left out: a fault in the encoding
+		// must not stop the whole fleet.
 		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests",
 			slog.String("record", record.Meta().Key.String()))
 		t.contents = Contents{}

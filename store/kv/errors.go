@@ -12,11 +12,11 @@ import (
 
 // Errors that callers distinguish (errors.Is).
 var (
-	// ErrDeposed: the election key is gone or belongs to another process. The present transaction and those after it were
-	// not written.
+	// ErrDeposed: the election key is gone or belongs to another process. The present transaction and those after it
+	// were not written.
 	ErrDeposed = errors.New("deposed: the election key is no longer this leader's")
-	// ErrStale: the head is incomplete, or the batch was made against another head. Load, compare everything, and commit
-	// the differences.
+	// ErrStale: the head is incomplete, or the batch was made against another head. Load, compare everything, and
+	// commit the differences.
 	ErrStale = errors.New("stale: the stored head is not the one that this batch was compared with")
 	// ErrCompacted: etcd has compacted the requested revision. Load again.
 	ErrCompacted = errors.New("revision was compacted")
@@ -26,9 +26,9 @@ var (
 	ErrClusterChanged = errors.New("the etcd cluster is another one")
 	// ErrForbidden: the etcd user of this process lacks the permission (Grants).
 	ErrForbidden = errors.New("etcd does not permit it")
-	// ErrFull: etcd has the alarm NOSPACE, because its quota is used up, or the disk of an embedded etcd is full. It
-	// refuses writes, but still reads and deletes. It writes again once history is compacted, the files are defragmented
-	// and the alarm is disarmed. An embedded etcd does all that itself (Maintain).
+	// ErrFull: etcd has the alarm NOSPACE, because its quota is used up, or the disk of an embedded etcd is full. etcd
+	// refuses writes, but still serves reads and deletes. It writes again once history is compacted, the files are
+	// defragmented and the alarm is disarmed, as Maintain does for an embedded etcd.
 	ErrFull = errors.New("etcd has no space left")
 )
 
@@ -39,7 +39,7 @@ type TooLargeError struct {
 	Sizes   []int // bytes of key and value
 }
 
-// Error implements error.
+// Error names each record with its size.
 func (e *TooLargeError) Error() string {
 	each := make([]string, len(e.Records))
 	for i, key := range e.Records {

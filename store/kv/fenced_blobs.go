@@ -2,7 +2,8 @@ package kv
 
 import "context"
 
-// FencedBlobs collects writes of blobs under one epoch into transactions. It is not safe for concurrent use.
+// FencedBlobs collects writes of blobs into transactions, which succeed only while the epoch leads. It is not safe for
+// concurrent use.
 type FencedBlobs struct {
 	store  *Store
 	epoch  Epoch
@@ -16,10 +17,10 @@ func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
 	return &FencedBlobs{store: s, epoch: epoch, most: most}
 }
 
-// Set writes a blob, or deletes it if raw is empty. The transaction is sent by the call of Set that completes it, or by
-// Flush; done is called once it is stored. A path must not be set twice in one transaction. Errors are those of
-// ChangeFenced; they may concern any blob whose done was not called. After an error the next Set writes the collected
-// blobs first, and does not collect another one if that fails.
+// Set collects the write of a blob, or its deletion if raw is empty. The call that collects the last of most blobs, or
+// Flush, sends the transaction. Once the blob is stored, done is called, in the same goroutine. A path must not be set
+// twice in one transaction. Errors are those of ChangeFenced; they may concern any blob whose done was not called.
+// After an error the next Set first writes the collected blobs; if that fails again, its own blob is not collected.
 func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done func()) error {
 	if len(b.done) == b.most { // the last Flush has failed
 		if err := b.Flush(ctx); err != nil {

@@ -19,10 +19,10 @@ type Folder struct {
 	Revision int64  // etcd's revision of the list, or of its last change
 }
 
-// Follow returns a channel of states of a folder: the present one, and one after each change. The folder is one of
-// fleetFamilies, or leader/, where the oldest key is that of the leader. A slow reader receives the newest state only.
-// While etcd does not answer, no state arrives; then the folder is listed again. The channel is closed when ctx ends.
-// An error means that the folder is another one.
+// Follow returns a channel of states of a folder: the present state, and one after each change. folder must be one of
+// fleetFamilies, or "leader/", where the oldest key is that of the leader; otherwise Follow returns an error. A slow
+// reader receives only the newest state. While etcd does not answer, no state arrives; afterwards the folder is listed
+// again. The channel is closed when ctx ends.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
 	from := s.prefix + folder
 	if folder != leaderPath+"/" {

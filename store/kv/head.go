@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Epoch is one term of leadership: the election key and its creation revision. It fences every write.
+// Epoch identifies one term of leadership, by the election key and its creation revision. Each write of a leader is a
+// transaction that fails unless this key still exists.
 type Epoch struct {
 	Key      string // the full etcd key
 	Revision int64
@@ -21,12 +22,12 @@ type Epoch struct {
 type Head struct {
 	Revision     int64     // etcd's modification revision of the head; 0: there is no head
 	Epoch        int64     // Epoch.Revision of the leader that wrote the head
-	Seq          uint64    // number of the batch in its term
+	Seq          uint64    // number of the batch in its term, as in Place
 	Complete     bool      // the last transaction of the batch wrote the head
 	LastComplete int64     // the newest complete revision before this head; 0: there was none
-	Time         time.Time // of the write, by the leader's clock, in milliseconds
+	Time         time.Time // time of the write by the leader's clock, to milliseconds
 	Contents     Contents  // digest of all records by the writer's bookkeeping, if Complete; zero: unknown
-	Place        Place     // of the state at CompleteRevision
+	Place        Place     // place of the state at CompleteRevision
 	Err          error     // the stored value does not decode; then only Revision is set beside Err
 }
 

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrLeaseLost means that the lease has ended and etcd has deleted its blobs. The owner acquires another lease.
+// ErrLeaseLost means that the lease has ended and etcd has deleted its blobs. The owner must acquire another lease.
 var ErrLeaseLost = errors.New("the lease has ended")
 
-// fleetFamilies lists the folders for leases, fenced changes and Follow.
+// fleetFamilies are the folders that leases, ChangeFenced and Follow accept.
 var fleetFamilies = []string{"acknowledged/", "allocations/", "awaited/", "clocks/", "clusters/", "dns/", "fetched/", "level/",
 	"members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
@@ -27,8 +27,8 @@ func (s *Store) fleetKey(path string) (string, error) {
 	return "", fmt.Errorf("%q: want a path below one of %v", path, fleetFamilies)
 }
 
-// Lease keeps blobs in etcd while this process renews it, and for the lease's length after the last renewal. Release
-// revokes it. Closing the Store ends the renewal.
+// Lease keeps blobs in etcd while this process renews the lease, and for the lease's length after the last renewal.
+// Release revokes the lease. Closing the Store ends the renewal. A Lease is safe for concurrent use.
 type Lease struct {
 	store  *Store
 	id     clientv3.LeaseID
@@ -85,15 +85,15 @@ func (l *Lease) Delete(ctx context.Context, path string) error {
 	return nil
 }
 
-// Bound is a condition on the blob at Path: it is absent, or its bytes sort at or below Most. Path is in fleetFamilies.
-// The zero Bound always holds.
+// Bound is a condition on the blob at Path, a path below fleetFamilies: the blob is absent, or its bytes sort at or
+// below Most. The zero Bound always holds.
 type Bound struct {
 	Path string
 	Most []byte
 }
 
-// PutWhile is Put under a condition in the same transaction. If the bound does not hold, the error is ErrConflict, and
-// nothing was written. Other errors are those of Put.
+// PutWhile does the same as Put if the bound holds, in one transaction. If the bound does not hold, the error is
+// ErrConflict, and nothing was written. Other errors are those of Put.
 func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bound) (int64, error) {
 	key, err := l.store.fleetKey(path)
 	if err != nil {

@@ -17,8 +17,8 @@ type Leased struct {
 // length.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
-// Lost returns the channel of Lease.Lost, or nil without a lease. Once it is closed, the owner calls Drop and writes
-// the blobs again.
+// Lost returns the channel of Lease.Lost, or nil without a lease. Once the channel is closed, the owner must call Drop
+// and write the blobs again.
 func (l *Leased) Lost() <-chan struct{} {
 	if l.lease == nil {
 		return nil
@@ -26,8 +26,8 @@ func (l *Leased) Lost() <-chan struct{} {
 	return l.lease.Lost()
 }
 
-// Drop forgets a lost lease. It panics if Lost is not closed: the blobs would stay as long as this process. Without a
-// lease it has no effect.
+// Drop forgets a lost lease, so that the next Put acquires another. It panics if Lost is not closed, because the blobs
+// would stay as long as this process. Without a lease it has no effect.
 func (l *Leased) Drop() {
 	if l.lease != nil {
 		select {
@@ -59,8 +59,8 @@ func (l *Leased) Delete(ctx context.Context, path string) error {
 	return l.lease.Delete(ctx, path)
 }
 
-// Release deletes all blobs. After an error of Lease.Release they expire with the lease. A later Put acquires another
-// lease.
+// Release revokes the lease, and thereby deletes all blobs. A later Put acquires another lease. Errors are those of
+// Lease.Release; then the blobs expire with the lease. Without a lease it returns nil.
 func (l *Leased) Release(ctx context.Context) error {
 	lease := l.lease
 	if l.lease = nil; lease == nil {
@@ -69,7 +69,7 @@ func (l *Leased) Release(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// End is Release before the end of the process. It waits one second at most, and ignores errors.
+// End does the same as Release, for the end of the process: it waits one second at most, and ignores errors.
 func (l *Leased) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -46,7 +46,7 @@ func (v Value) Hash() model.Hash {
 	return model.HashOf(v.Raw)
 }
 
-// Hashed returns the Value with its hash computed and stored.
+// Hashed returns a copy of the Value that stores its hash, so that later calls of Hash cost nothing.
 func (v Value) Hashed() Value {
 	v.hash = v.Hash()
 	return v
@@ -65,23 +65,23 @@ func (v Value) Record() (model.Record, error) {
 type State struct {
 	At    Position // of the list; a watch continues from here
 	Store int64    // etcd's revision shortly before the list
-	// Head is the newest head, which may be later than At. If it is incomplete, Load(0) lists the last complete revision,
-	// provided that etcd still has that.
+	// Head is the newest head, which may be later than At. If it is incomplete, Load(0) lists the last complete
+	// revision, provided that etcd still has that.
 	Head Head
-	// Complete is the complete revision whose state Values contain. 0: Values come from the middle of a batch, or there is
-	// no valid head.
+	// Complete is the complete revision whose state Values contain. 0: Values come from the middle of a batch, or there
+	// is no valid head.
 	Complete int64
-	// Said contains the Contents according to the head of the revision Complete; Contents are those of Values. A
+	// Said are the Contents that the head of the revision Complete states; Contents are computed from Values. A
 	// difference means that a writer other than the leader changed records.
 	Said, Contents Contents
 	Values         []Value // ordered by path
 }
 
 // Load lists the records at one revision. Values that do not decode are listed too. A revision above 0 is listed as it
-// is, and Complete comes from its own head. For revision 0, Load lists the present revision if its head is complete,
-// and otherwise the last complete one. If no revision is complete, or etcd no longer has the last complete one, Load
-// lists the present revision, and State.Complete is 0. ErrCompacted: etcd no longer has the revision, or compacts it
-// between two pages.
+// is, and State.Complete comes from the head at that revision. For revision 0, Load lists the present revision if its
+// head is complete, and otherwise the last complete revision. If no revision is complete, or etcd no longer has the
+// last complete one, Load lists the present revision, and State.Complete is 0. Errors: ErrCompacted if etcd no longer
+// has the revision, or compacts it between two pages; others are etcd's.
 //
 // If the present records contradict a complete head, Load(0) lists the head's own revision instead, provided that etcd
 // still has it and its records agree with the head. State.At is then that revision, and a watch from there delivers the
@@ -90,8 +90,9 @@ func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	return s.load(ctx, revision, Value.Hashed)
 }
 
-// LoadHashes is Load for comparisons. Values keep their hash and size, and Raw only if whole reports true for the path:
-// the raw records of many clusters would be a large part of the leader's memory. Errors are those of Load.
+// LoadHashes does the same as Load, but keeps Value.Raw only where whole returns true for the path. All values have
+// their hash and size. It is for comparisons: the raw records of many clusters would need much memory. Errors are those
+// of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
 		if v = v.Hashed(); !whole(v.Path) {
@@ -172,8 +173,9 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 	}
 }
 
-// Before reads the records at some paths (below records/) as they were before a revision above 1. The result has the
-// order of paths. An absent record has no Raw. ErrCompacted: etcd no longer has that revision.
+// Before reads the records at some paths (below records/) as they were just before a revision, which must be above 1.
+// The result has the order of paths; an absent record has a nil Raw. Errors: ErrCompacted if etcd no longer has the
+// revision before; others are etcd's.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
 	for some := range slices.Chunk(paths, MaxTxnOps) {

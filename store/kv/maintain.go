@@ -23,12 +23,12 @@ const (
 
 // Size is the space of the largest database among the endpoints, in bytes.
 type Size struct {
-	File  int64 // on disk; etcd compares it with its quota
+	File  int64 // size of the file on disk, which etcd compares with its quota
 	InUse int64 // part of File with current values and with history that is not compacted
-	Quota int64 // etcd stops writing at it; 0: not reported (etcd before 3.6)
+	Quota int64 // size of File at which etcd stops writing; 0: not reported (etcd before 3.6)
 	Full  bool  // etcd has stopped writing (the alarm NOSPACE of any endpoint)
 
-	Revision int64 // of the store, at the time of the request
+	Revision int64 // etcd's revision at the time of the request
 	Silent   int   // number of endpoints that did not answer, or know no leader
 }
 
@@ -38,9 +38,9 @@ func (s Size) Filling() bool {
 	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
 }
 
-// Size queries all endpoints concurrently and returns the size of the largest file: the first endpoint that stops
-// writing stops all. It waits for every answer. Silent endpoints are an error only if no endpoint answers: the error
-// then names each of them, and Size.Silent is set.
+// Size queries all endpoints concurrently and returns the size of the largest file: the first endpoint that is full
+// stops all writes. It waits for every answer. Silent endpoints are an error only if no endpoint answers. Then
+// the error names each endpoint, and only Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -88,7 +88,7 @@ func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 }
 
 // Compact drops all history before a revision, and returns when the space inside the file is free. A revision that was
-// compacted before is not an error.
+// compacted before is not an error. Other errors are etcd's.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {

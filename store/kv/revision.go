@@ -27,8 +27,8 @@ const DefaultRevision = "default"
 
 const promotedPath = "promoted/revision"
 
-// RevisionPrefix returns the prefix of one revision's own keys, with a slash at the end. The default revision is named
-// "" or DefaultRevision.
+// RevisionPrefix returns the prefix of the keys that belong to one revision, with a slash at the end. "" and
+// DefaultRevision both mean the default revision. It does not validate the names.
 func RevisionPrefix(mesh, revision string) string {
 	if revision == "" || revision == DefaultRevision {
 		return Prefix(mesh)
@@ -109,9 +109,10 @@ func (s *Store) Promote(ctx context.Context, revision string) error {
 	return nil
 }
 
-// PromoteFirst promotes this store's revision if none is promoted and epoch leads. While the default revision has a
-// head, no other revision is promoted: the default one's build may know nothing of revisions and write to Kubernetes
-// without asking. A condition that does not hold is not an error, and nothing is written then. Errors are etcd's.
+// PromoteFirst promotes this store's revision if no revision is promoted and epoch leads. While the default revision
+// has a head, no other revision is promoted: the default revision's build may be too old to know promotion, and write
+// to Kubernetes regardless. A condition that does not hold is not an error, and nothing is written then. Errors are
+// etcd's.
 func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	conditions := []clientv3.Cmp{fence(epoch), clientv3.Compare(clientv3.CreateRevision(s.key(promotedPath)), "=", 0)}
 	if s.prefix != s.mesh {
@@ -129,12 +130,12 @@ func (s *Store) RevisionName() string { return s.revision }
 // Grant is one permission of a role: the keys from Key up to but not including End. An empty End means Key alone.
 type Grant struct {
 	Key, End string
-	Write    bool // else read only
+	Write    bool // permits reading and writing; false: only reading
 }
 
 // Grants lists the permissions of a role in processes of one revision of a mesh, for `etcdctl role grant-permission`. A
-// user with these permissions alone cannot write the keys of other revisions. It can read one of them: ingesters read
-// the head of the default revision.
+// user with these permissions cannot write the keys of other revisions. Of their keys, RoleIngest can read one: the
+// head of the default revision. For an unknown role the list is nil.
 func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant

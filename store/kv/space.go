@@ -21,11 +21,11 @@ const (
 	historySamples = 26 // largest number of samples
 )
 
-// Space warns when etcd has used 80 % of its quota; at 100 % etcd refuses all writes. For an etcd that others operate,
-// it also warns about a history that is not compacted. It does not compact that history, which others may use. One
-// goroutine calls Run or Measure; any goroutine may call Warning.
+// Space warns when etcd has used 80 % of its quota; at 100 % etcd refuses all writes. For an external etcd, it also
+// warns about a history that is not compacted; it does not compact the history, because other users of etcd may need
+// it. One goroutine calls Run or Measure; any goroutine may call Warning. Set the fields before.
 type Space struct {
-	Size  func(context.Context) (Size, error) // Store.Size
+	Size  func(context.Context) (Size, error) // Store.Size; not nil
 	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6)
 	// Keeps reports whether etcd has the history at a revision (Store.Keeps); nil: etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
@@ -69,8 +69,9 @@ func (s *Space) Run(ctx context.Context) error {
 	}
 }
 
-// Measure measures once, sets the metrics, and logs changes of the warning. Errors are those of Size, and the previous
-// result stays; or those of Keeps, and the new size is stored without the age of the history.
+// Measure measures once, sets the metrics, and logs changes of the warning. now is the present time. After an error of
+// Size the previous result stays. After an error of Keeps the new size is stored, without the age of the history. Both
+// errors are returned.
 func (s *Space) Measure(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))

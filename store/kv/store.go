@@ -20,8 +20,8 @@ import (
 
 // Config describes the connection to an external etcd.
 type Config struct {
-	Mesh      string      // not empty, without slashes
-	Revision  string      // of the control plane (RevisionPrefix), without slashes; empty: DefaultRevision
+	Mesh      string      // name of the mesh: not empty, without slashes
+	Revision  string      // revision of the control plane, without slashes; empty: DefaultRevision
 	Endpoints []string    // host:port, or URLs: http, https, unix
 	TLS       *tls.Config // nil: plaintext, or the system's roots for https
 	Username  string      // empty: etcd has no authentication
@@ -30,8 +30,9 @@ type Config struct {
 }
 
 // Store is a connection to the etcd of one mesh, for one revision of its control plane. It is safe for concurrent use.
-// The errors of its methods wrap an error of errors.go where one applies, else an error of etcd's client, a gRPC status
-// or the context's error. A path outside the Families of keys.go is an error before any request.
+// The errors of its methods wrap one of this package's errors (ErrForbidden, ErrFull and others) if it applies, else an
+// error of etcd's client, a gRPC status or the context's error. A path outside the Families of a method is an error
+// before any request.
 type Store struct {
 	client   *clientv3.Client
 	prefix   string // of the keys that belong to the revision
@@ -107,7 +108,7 @@ func isAway(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// Client returns the etcd client, for the packages that may import it (store/lead).
+// Client returns the etcd client, which Close closes. It is for store/lead only.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
 // Prefix returns the prefix of the keys that belong to the revision (RevisionPrefix).
@@ -116,8 +117,8 @@ func (s *Store) Prefix() string { return s.prefix }
 // Endpoints returns the configured addresses of etcd.
 func (s *Store) Endpoints() []string { return s.client.Endpoints() }
 
-// Close closes the connection, and ends watches and the renewal of leases. A second Close is not an error. Errors are
-// the client's.
+// Close closes the connection, and ends watches and the renewal of leases. Further calls return nil. Errors are the
+// client's.
 func (s *Store) Close() error {
 	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's error of a closed client
 		return err
@@ -128,8 +129,8 @@ func (s *Store) Close() error {
 // Stat is the result of one linearizable read of the head.
 type Stat struct {
 	Cluster  uint64 // etcd's cluster id
-	Revision int64  // of the whole etcd, with the writes of all its users
-	Head     Head
+	Revision int64  // revision of the whole etcd, with the writes of all its users
+	Head     Head   // zero: there is no head
 }
 
 // Stat reads the head linearizably: the result is at least as new as anything that a replica knew when Stat was called.

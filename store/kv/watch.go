@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Update contains the changes of one revision to the head and the records. An Update without changes states that
-// nothing else happened up to its Revision. The last Update of a watch has Err alone.
+// Update contains the changes of one revision to the head and the records. An Update without changes states that the
+// head and the records did not change further up to its Revision. The last Update of a watch has only Err.
 type Update struct {
 	Revision int64
 	// Head is the head that this revision wrote; nil if it wrote none. A deleted head is the zero Head.
@@ -20,10 +20,11 @@ type Update struct {
 	Err    error
 }
 
-// Watch follows the head and the records from the revision after a position. It uses one etcd watch, until ctx ends or
-// the watch fails. Each revision with changes is one Update, in order, without gaps or repetitions. The client resumes
-// by itself when the connection breaks. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed,
-// or etcd's. Then the channel is closed. If ctx ends, the channel may be closed without a last Update.
+// Watch sends the changes of the head and the records after a position, until ctx ends or the watch fails. Each
+// revision with changes is one Update, in order, without gaps or repetitions. After a broken connection the watch
+// resumes by itself. The last Update has the error: ErrCompacted, ErrClusterChanged, ErrRegressed, or etcd's. Then the
+// channel is closed. If ctx ends, the channel may be closed without a last Update. The caller must receive until then,
+// or end ctx.
 func (s *Store) Watch(ctx context.Context, from Position) <-chan Update {
 	updates := make(chan Update)
 	go func() {

@@ -1,4 +1,5 @@
-// Package lead elects the one process that writes.
+// Package lead elects the one process that writes, the leader, by a key in etcd under a lease. A term is the time for
+// which a process leads. Its epoch identifies the term.
 //
 // Owns: this candidate's election key and lease; it deletes keys of other candidates on request (Depose, Config.Alone).
 // Reads: store/kv. Never: trusts a clock for the safety of writes to etcd. The epoch fences those writes (kv.Batch), so
@@ -21,7 +22,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Config configures a candidate.
+// Config configures a candidate. Store and Name are required.
 type Config struct {
 	Store *kv.Store
 	// Path is the full key of the election's folder in etcd, without a slash at the end. Empty: that of the revision's
@@ -31,8 +32,8 @@ type Config struct {
 	Lease  time.Duration // length of the lease, in whole seconds; 0: 10 s
 	Retry  time.Duration // longest pause before a new candidacy after a failure; 0: 2 s
 	Logger *slog.Logger  // nil: slog's default
-	// Alone means that no other process can be a candidate (an embedded etcd in a locked directory). The election keys of
-	// a killed process are then deleted immediately, without waiting for its lease to expire.
+	// Alone means that no other process can be a candidate (an embedded etcd in a locked directory). The election keys
+	// of a killed process are then deleted immediately, without waiting for its lease to expire.
 	Alone bool
 }
 
@@ -66,7 +67,7 @@ func New(cfg Config) (*Elector, error) {
 	return &Elector{cfg: cfg}, nil
 }
 
-// Epoch returns the epoch of this process's term, and false between terms. The term ends here when Run's fn returns,
+// Epoch returns the epoch of this process's term, and false between terms. Here the term ends when Run's fn returns,
 // which may be after the epoch was lost.
 func (e *Elector) Epoch() (kv.Epoch, bool) {
 	if p := e.epoch.Load(); p != nil {
@@ -132,8 +133,9 @@ func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
 
 // Run is a candidate until the context ends. When elected, it calls fn with the epoch and a context. fn's context ends
 // with the epoch (the lease was lost, or the key was deleted) and with Run's own context. Calls of fn do not overlap.
-// When fn returns, Run resigns, so that the next candidate need not wait. Then it campaigns again: immediately if the
-// epoch has ended, otherwise after a pause. Run returns the context's error, after fn has returned.
+// When fn returns, Run logs its error and resigns, so that the next candidate need not wait. Then it campaigns again:
+// immediately if the epoch has ended, otherwise after a pause. Failures of etcd are logged and retried. Run returns the
+// context's error, after fn has returned.
 func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) error) error {
 	cleared := !e.cfg.Alone
 	for ctx.Err() == nil {

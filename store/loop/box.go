@@ -10,7 +10,7 @@ import (
 )
 
 // Box passes values from any number of writers to one reader. It contains one value at most and merges later ones into
-// it. So writers never wait for the reader, and the box does not grow with the reader's delay.
+// it. So writers never wait for the reader, and the box does not grow with the reader's delay. Safe for concurrent use.
 type Box[T any] struct {
 	mu    sync.Mutex // merge is called under it and must not use the box
 	merge func(waiting, next T) T
@@ -20,7 +20,7 @@ type Box[T any] struct {
 }
 
 // NewBox returns an empty box. merge joins the waiting value with the next one; its result must contain the information
-// of both.
+// of both. It runs under the box's lock and must not use the box.
 func NewBox[T any](merge func(waiting, next T) T) *Box[T] {
 	return &Box[T]{merge: merge, ready: make(chan struct{}, 1)}
 }
@@ -43,7 +43,7 @@ func (b *Box[T]) Put(value T) {
 // box may be empty by then.
 func (b *Box[T]) Ready() <-chan struct{} { return b.ready }
 
-// Take removes the value and returns it; false if the box was empty.
+// Take removes the value and returns it, without blocking; false if the box was empty.
 func (b *Box[T]) Take() (T, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,8 @@ var ErrPanic = errors.New("panic")
 
 // Run runs tasks concurrently until all have returned. A task that fails, panics (ErrPanic), or returns before ctx ends
 // also ends the others. Run returns the error of the first such task, with its name. After the end of ctx, returning
-// nil or the context's error is not a failure: if all tasks do so, Run returns nil.
+// nil or the context's error is not a failure: if all tasks do so, Run returns nil. Without tasks it returns nil at
+// once.
 func Run(ctx context.Context, tasks ...Task) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -26,7 +26,7 @@ const (
 func Address() (string, error) { return On("127.0.0.1") }
 
 // On returns a host and port at an IP address of this machine at which no process listens. The port is reserved for
-// this process, at any address, until the process ends. Other callers of this package in the same network namespace get
+// this process, at any address, until the process ends: other callers of this package in the same network namespace get
 // other ports. Errors: ip is not an IP address, ip is not an address of this machine, or no port is free.
 func On(ip string) (string, error) {
 	if net.ParseIP(ip) == nil {
@@ -51,7 +51,7 @@ func For(t failer) string {
 	return address
 }
 
-// PortFor returns the port of an Address for a test.
+// PortFor returns the port of an Address for a test. It ends the test on an error.
 func PortFor(t failer) int {
 	t.Helper()
 	_, text, err := net.SplitHostPort(For(t))
@@ -81,7 +81,7 @@ func Net() (string, error) {
 	return "", fmt.Errorf("loopback: %w", err)
 }
 
-// NetFor is Net for a test.
+// NetFor is Net for a test. It ends the test on an error.
 func NetFor(t failer) string {
 	t.Helper()
 	prefix, err := Net()

@@ -10,12 +10,12 @@ import (
 )
 
 // WorkloadEntries stores the WorkloadEntries of machines: in Kubernetes, or as records if the configuration comes from
-// files alone.
+// files alone. Leader.Run calls both methods in its goroutine.
 type WorkloadEntries interface {
-	// Want replaces the target states of all entries.
+	// Want replaces the target states of all entries. It may keep all, without changing the machines in it.
 	Want(all map[Name]Wanted)
-	// There returns the existing entries of machines, and a channel that is closed when they change. nil: only Want
-	// changes them.
+	// There returns the existing entries of machines, and a channel that is closed when they change. A nil channel
+	// means that only Want changes them.
 	There() ([]WorkloadEntry, <-chan struct{})
 }
 
@@ -32,10 +32,10 @@ const StepsApart = 200 * time.Millisecond
 // maxProblems bounds the result of Leader.Problems.
 const maxProblems = 50
 
-// Leader updates the entries according to the reports of the replicas. Only one Run may be active. Problems may be
-// called from any goroutine.
+// Leader decides about the entries by the reports of the replicas. Only one Run may be active. Problems may be called
+// from any goroutine.
 type Leader struct {
-	Grace time.Duration // of NewRegistry; 0: no grace
+	Grace time.Duration // argument of NewRegistry; 0: no grace
 	// OwnOnly means that the health of entries written by users cannot be stored, because they are in files. A problem
 	// names each such machine.
 	OwnOnly  bool
@@ -51,8 +51,8 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Run runs one term until ctx ends. It returns nil, or the context's error. Another error means that the folder cannot
-// be followed.
+// Run runs one term until ctx ends: after each change it decides again, and passes the result to entries.Want. It
+// returns nil, or the context's error. Another error means that the folder of reports cannot be followed.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {

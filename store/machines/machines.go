@@ -1,6 +1,6 @@
 // Package machines decides which WorkloadEntries exist for machines that register themselves (WorkloadGroups, Istio's
 // auto-registration). Replicas report their connected machines in registrations/, and the leader decides from these
-// reports.
+// reports. The entry of a machine that has disconnected stays for a time, the grace.
 //
 // Owns: since when each entry has had no connected machine; the form of a report. Reads: registrations/, by store/kv;
 // the existing entries, from the writer. Never: measures the grace by the clock of another process; decides who may
@@ -35,13 +35,14 @@ const (
 	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of an agent's message about health
 	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for all other budgets that
-	// credentials share (push/budget). It does not depend on the number of credentials, so all processes decide alike, in
-	// whatever order machines connect.
+	// credentials share (push/budget). It does not depend on the number of credentials, so all processes decide alike,
+	// in whatever order machines connect.
 	MostOfCredential = MostOfAccount / 4
 )
 
-// Full returns the reason to refuse one more machine of a service account; "" if it is admitted. ofAccount is the
-// number of the account's machines, ofCredential the number of those with the same credential.
+// Full returns the reason to refuse one more machine of a service account, for a message that begins with the account;
+// "" if the machine is admitted. ofAccount is the number of the account's machines, ofCredential the number of those
+// with the same credential.
 func Full(ofAccount, ofCredential int) string {
 	switch {
 	case ofAccount >= MostOfAccount:
@@ -64,11 +65,11 @@ type Machine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`    // of the WorkloadEntry
 	Account   string `json:"account"` // service account that the machine has proved
-	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate that
-	// was issued for that token. Replicas of older versions leave it empty; an empty one is not compared.
+	// Credential is a digest of the credential that proved the account. It is equal for a token and for a certificate
+	// that was issued for that token. Replicas of older versions leave it empty; an empty one is not compared.
 	Credential string `json:"credential,omitempty"`
-	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its health
-	// is reported.
+	// Group is the WorkloadGroup from which the entry is made. If it is empty, a user wrote the entry, and only its
+	// health is reported.
 	Group       string                      `json:"group,omitempty"`
 	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry's metadata
 	Annotations map[string]string           `json:"annotations,omitempty"` // of the entry's metadata, without the constants above
@@ -109,7 +110,7 @@ func (h Holder) Is(o Holder) bool {
 // Meet reports whether two network names may mean the same network. An empty name may stand for any network.
 func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Held returns the reason to refuse a machine whose WorkloadEntry another identity holds. by is the holder.
+// Held returns the text that refuses a machine whose WorkloadEntry another identity holds. by is that identity.
 func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
 }

@@ -14,7 +14,8 @@ import (
 func Origin() origin.Origin { return origin.New("", origin.Machines) }
 
 // Objects stores WorkloadEntries of machines as objects of a source, if the configuration comes from files alone. It
-// cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term.
+// cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term. Only
+// Emit must be set.
 type Objects struct {
 	Emit    func([]object.Event) // to the ingester
 	emitted map[Name]string      // JSON

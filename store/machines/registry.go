@@ -32,9 +32,9 @@ type Problem struct {
 }
 
 // Registry decides which WorkloadEntries exist. The leader makes a new one for each term, so each term starts every
-// grace again. It is pure: time is an argument. The grace depends on times of this process alone, so clocks of machines
-// and replicas may differ. Only the order of connections with the same entry is by the replicas' clocks. A Registry is
-// not safe for concurrent use.
+// grace again. It has no clock: time is an argument. The grace depends on times of this process alone, so clocks of
+// machines and replicas may differ. Only the order of connections with the same entry is by the replicas' clocks. A
+// Registry is not safe for concurrent use.
 type Registry struct {
 	grace time.Duration
 	known map[Name]*known
@@ -52,9 +52,10 @@ func NewRegistry(grace time.Duration) *Registry {
 	return &Registry{grace: grace, known: map[Name]*known{}}
 }
 
-// Step returns the target states of all known entries, given the reports of all replicas and the existing entries. An
-// entry that is Gone stays in the result until it no longer exists. problems names the machines that are left out. wait
-// is the time after which the result changes by itself; 0: never.
+// Step returns the target states of all known entries, given the reports of all replicas and the existing entries. It
+// keeps pointers into reports, which must not change afterwards. An entry that is Gone stays in the result until it no
+// longer exists. problems names the machines that are left out. wait is the time after which the result changes without
+// other arguments; 0: never.
 func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
 	wait time.Duration) {
 	for _, e := range there {

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Reports decodes the replicas' reports, each version once, and stores the result of Of for each. One goroutine uses
-// it.
+// Reports decodes the replicas' reports and maps each to a value. A report that has not changed is not decoded again.
+// One goroutine uses it.
 type Reports[T any] struct {
-	Of     func(Machine) T
+	Of     func(Machine) T        // makes the value of a report; called once for each version
 	Except string                 // process whose reports are left out; empty: no process
 	Log    *slog.Logger           // not nil
 	read   map[string]reported[T] // by path
@@ -25,8 +25,8 @@ type reported[T any] struct {
 	bad      bool
 }
 
-// Read returns the results for the present content of the folder, ordered by path. Invalid reports are left out, and
-// each is logged once.
+// Read returns the values for the present content of the folder, ordered by path, in a new slice. Invalid reports are
+// left out, and each is logged once.
 func (r *Reports[T]) Read(folder kv.Folder) []T {
 	next, all := make(map[string]reported[T], len(folder.Blobs)), make([]T, 0, len(folder.Blobs))
 	for _, blob := range folder.Blobs {

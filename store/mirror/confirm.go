@@ -26,8 +26,8 @@ type join struct {
 	err  error
 }
 
-// ErrBehind means that a client has seen a newer state than this replica has. etcd did not answer meanwhile, is another
-// store, or has an older state too.
+// ErrBehind means that a client has seen a newer state than this replica has. The replica cannot read that state: etcd
+// did not answer meanwhile, is another store, or has an older state too.
 var ErrBehind = errors.New("behind the state that the client has seen")
 
 // errOther means that etcd is another store, or has gone back to an earlier state.
@@ -78,7 +78,7 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 }
 
 // ConfirmNow is Confirm for a client whose Seen is out of date. If etcd does not answer within about a second, nothing
-// can be compared, and that is an error too. If etcd is another store, it returns nil. Other errors wrap the context's.
+// can be compared, and that is an error. If etcd is another store, it returns nil. Other errors wrap the context's.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	revision, none := m.confirmed(ctx)
 	switch {

@@ -46,8 +46,8 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is the place of the newest head that the replica read. After a restart, a restored etcd with an older head is
-	// rejected.
+	// Place is the place of the newest head that the replica read. After a restart, a restored etcd with an older head
+	// is rejected.
 	Place   string    `json:"place,omitempty"`
 	Saved   time.Time `json:"saved"` // time of the write; the snapshot was then etcd's newest state, or shortly before
 	Records int       `json:"records"`

@@ -17,16 +17,16 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// Source is the store that a mirror reads: a *kv.Store.
+// Source is the store that a mirror reads: a *kv.Store, which documents the methods.
 type Source interface {
 	Load(ctx context.Context, revision int64) (*kv.State, error)
 	Watch(ctx context.Context, from kv.Position) <-chan kv.Update
 	Stat(ctx context.Context) (kv.Stat, error)
 }
 
-// Hooks are called by the loop, for metrics. They must not block (store/watchdog). Nil hooks are left out.
+// Hooks are called by the loop, for metrics. They must not block (store/watchdog). A nil hook is not called.
 type Hooks struct {
-	Published func(Change)
+	Published func(Change)     // after a snapshot was published
 	Relisted  func()           // the store was listed again
 	Held      func([]Held)     // held kinds, at every change
 	Problems  func([]Problem)  // values that do not decode, at every change
@@ -44,7 +44,7 @@ type Config struct {
 	Disk       *Disk         // nil: no snapshot is kept on disk
 }
 
-// Mirror keeps the newest complete snapshot of the store.
+// Mirror keeps the newest complete snapshot of the store. Its methods are safe for concurrent use; see Run.
 type Mirror struct {
 	cfg     Config
 	hooks   *watchdog.Watchdog // of Config.Hooks
@@ -59,12 +59,12 @@ type Mirror struct {
 	joins joins
 }
 
-// Status is the state of the loop.
+// Status is the state of the loop. Its slices must not be changed.
 type Status struct {
 	Revision int64       // of the published snapshot; 0: none is published
 	Seen     kv.Position // the newest position of the store
-	Head     kv.Head
-	Place    kv.Place // of the newest head that was read, by this process or by the one that wrote the snapshot on disk
+	Head     kv.Head     // the newest head that was read
+	Place    kv.Place    // of the newest head that was read, by this process or by the one that wrote the snapshot on disk
 	Problems []Problem
 	Unknown  []model.Unknown // records of kinds that this build does not know; the mirror is ready all the same
 	Held     []Held          // kinds whose stored records contradict the head, by kind; their last good records stay in use
@@ -101,15 +101,15 @@ func New(cfg Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Current returns the newest complete snapshot, or nil before the first one. An unknown state is never an empty
-// snapshot, which would remove everything from every proxy.
+// Current returns the newest complete snapshot, or nil before the first one. While the state is unknown it does not
+// return an empty snapshot, which would remove everything from every proxy.
 func (m *Mirror) Current() *Snapshot { return m.current.Load() }
 
 // Status returns the present state of the loop.
 func (m *Mirror) Status() Status { return *m.status.Load() }
 
-// Ready returns nil once a complete snapshot without missing records is published. Otherwise the error says why. A
-// later loss of etcd does not make a mirror unready.
+// Ready returns nil once a complete snapshot without missing records is published. Otherwise the error has the reason.
+// A later loss of etcd does not make a mirror unready.
 func (m *Mirror) Ready() error {
 	s := m.Status()
 	for _, p := range s.Problems {
@@ -137,7 +137,8 @@ func (m *Mirror) Ready() error {
 }
 
 // Subscribe returns a box that receives every later change, in order. Changes that wait in the box are merged. If a
-// snapshot is published already, the first change is from Empty to that snapshot. stop ends the subscription.
+// snapshot is published already, the first change is from Empty to that snapshot. stop ends the subscription; repeated
+// calls do nothing.
 func (m *Mirror) Subscribe() (box *loop.Box[Change], stop func()) {
 	box = loop.NewBox(Merge)
 	m.mu.Lock()

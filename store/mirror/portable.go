@@ -9,7 +9,7 @@ import (
 )
 
 // Write encodes the records of a snapshot for another process, in the form of the file on disk. of returns the record
-// that is written in place of one. Errors are those of w, of `of` and of the encoding.
+// that is written in place of each; it is not nil. Errors are those of w, of `of` and of the encoding.
 func Write(w io.Writer, s *Snapshot, saved time.Time, of func(model.Record) (model.Record, error)) error {
 	return encodeSnapshot(w, diskHead{Revision: s.Revision(), Saved: saved.UTC()}, s, of)
 }
@@ -17,8 +17,8 @@ func Write(w io.Writer, s *Snapshot, saved time.Time, of func(model.Record) (mod
 // mostRecords bounds the records of Read; etcd has room for fewer.
 const mostRecords = 4 << 20
 
-// Read decodes the form of Write, which may come from anybody: its memory grows with the existing bytes. The error
-// names the damage.
+// Read decodes the form of Write, from untrusted bytes: its memory grows with the existing bytes. The error names the
+// damage, or a record that this build cannot decode.
 func Read(r io.Reader) (*Snapshot, error) {
 	head, s, err := readSnapshot(r)
 	switch {

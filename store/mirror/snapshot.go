@@ -38,8 +38,8 @@ func (e Edit) Key() model.Key {
 type Change struct {
 	Old, New *Snapshot
 	Edits    []Edit
-	// Committed is when the leader wrote the oldest batch of this change, by its clock; zero if the change was read from a
-	// list.
+	// Committed is when the leader wrote the oldest batch of this change, by its clock; zero if the change was read
+	// from a list.
 	Committed time.Time
 }
 
@@ -115,8 +115,9 @@ func (s *Snapshot) Mesh() *model.Mesh {
 	return model.DefaultMesh()
 }
 
-// Apply returns the change to the snapshot at a later revision. Puts with unchanged content and deletes of absent
-// records cause no edits. The new snapshot owns the puts and does not change them. The receiver stays unchanged.
+// Apply returns the change to the snapshot at a later revision, with puts added or replaced and deletes removed. Puts
+// with unchanged content and deletes of absent records cause no edits. The new snapshot owns the puts and does not
+// change them. The receiver stays unchanged.
 func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Key) Change {
 	next := *s
 	next.revision = revision
@@ -161,7 +162,7 @@ func (s *Snapshot) Apply(revision int64, puts []model.Record, deletes []model.Ke
 	return Change{Old: s, New: &next, Edits: ordered(edits)}
 }
 
-// Diff compares any two snapshots by content.
+// Diff returns the change between any two snapshots, by the content of their records.
 func Diff(from, to *Snapshot) Change {
 	var edits []Edit
 	for _, kind := range model.Kinds() {
@@ -221,7 +222,7 @@ func shareEndpoints(old, record model.Record) model.Record {
 		return record
 	}
 	shared := &model.EndpointsSpec{Hosts: after.Spec.Hosts, Ports: after.Spec.Ports, Endpoints: slices.Clone(after.Spec.Endpoints)}
-	var moved []int // endpoints that are others, or stood elsewhere
+	var moved []int // indices of endpoints that differ from the old endpoint at the same index
 	known := map[string][]*model.Endpoint{}
 	for i, e := range shared.Endpoints {
 		if i < len(before.Spec.Endpoints) && model.SameEndpoint(before.Spec.Endpoints[i], e) {

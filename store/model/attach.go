@@ -16,7 +16,8 @@ const GroupGatewayAPI = "gateway.networking.k8s.io"
 // and select no proxy (istio: pilot/pkg/model/policyattachment.go).
 func TargetsGateway(group, kind string) bool { return group == GroupGatewayAPI && kind == "Gateway" }
 
-// TargetGateways returns the names of the Gateways among targets.
+// TargetGateways returns the names of the Gateways of the Gateway API among targets, in order; nil if there is no such
+// Gateway.
 func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	for _, t := range targets {
 		if TargetsGateway(t.GetGroup(), t.GetKind()) && t.GetName() != "" {
@@ -26,14 +27,16 @@ func TargetGateways(targets []*typev1.PolicyTargetReference) (names []string) {
 	return names
 }
 
-// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label. The Gateways, and so the
-// proxy, are in the namespace of the object that names them.
+// OfGateways reports whether a proxy belongs to one of the named Gateways, by its label GatewayName. `of` is the key of
+// the object that names the Gateways; the Gateways, and so the proxy, must be in that object's namespace. namespace and
+// labels are the proxy's.
 func OfGateways(names []string, of Key, namespace string, labels map[string]string) bool {
 	return namespace == of.Namespace && slices.Contains(names, labels[GatewayName])
 }
 
-// Attaches reports whether an object with targets or a selector applies to a proxy of a namespace that the object
-// reaches. An object with targets applies to the proxies of these Gateways alone.
+// Attaches reports whether an object, with key `of`, applies to a proxy with a namespace and labels. An object with
+// targets applies to the proxies of the Gateways among them only, and the selector is ignored. Without targets the
+// selector decides (Matches); the caller must check that the object reaches the proxy's namespace.
 func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
 	labels map[string]string) bool {
 	if len(targets) > 0 {
@@ -42,7 +45,8 @@ func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[stri
 	return Matches(selector, labels)
 }
 
-// Selects reports whether a policy applies to a proxy of a namespace that the policy reaches.
+// Selects reports whether a policy applies to a proxy with a namespace and labels, by the policy's Gateways or else by
+// its selector. The caller must check that the policy reaches the proxy's namespace.
 func (p *Policy) Selects(namespace string, labels map[string]string) bool {
 	if names := p.Spec.GetGateways(); len(names) > 0 {
 		return OfGateways(names, p.Key, namespace, labels)
@@ -50,9 +54,9 @@ func (p *Policy) Selects(namespace string, labels map[string]string) bool {
 	return Matches(p.Spec.GetSelector(), labels)
 }
 
-// SelectorOfGateways returns a selector for the field of a record that also names Gateways. Builds that do not know the
-// names read the selector alone: they apply the object to the first of these Gateways, and to no other proxy of its
-// namespace.
+// SelectorOfGateways returns the selector to store in a record that also names Gateways; names must not be empty.
+// Builds that do not read the names read the selector alone. They apply the object to the first of these Gateways, and
+// to no other proxy of its namespace.
 func SelectorOfGateways(names []string) map[string]string {
 	return map[string]string{GatewayName: names[0]}
 }

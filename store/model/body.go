@@ -50,7 +50,8 @@ var messages = sync.OnceValue(func() (names [NumKinds]protoreflect.FullName) {
 	return names
 })
 
-// NewBody returns an empty body for records of a kind. It is nil for values that are not kinds.
+// NewBody returns an empty body for records of a kind: the protobuf message with the content of such a record. It is
+// nil for values that are not kinds.
 func NewBody(kind Kind) proto.Message {
 	if kind >= NumKinds || emptyBody[kind] == nil {
 		return nil

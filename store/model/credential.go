@@ -8,16 +8,17 @@ const (
 	SecretCredential        = "kubernetes://"         // before NAME or NAMESPACE/NAME of a Secret
 	GatewaySecretCredential = "kubernetes-gateway://" // before NAMESPACE/NAME of a Secret
 	ConfigMapCredential     = "configmap://"          // before NAMESPACE/NAME of a ConfigMap with certificates of authorities
-	NobodyCredential        = "invalid://"            // nobody serves it: who asks for it opens and takes no connection
+	NobodyCredential        = "invalid://"            // a secret that no server has: listeners and clusters with it stay closed
 	ExternalCredential      = "sds://"                // before the name of a secret of an SDS server beside the mesh
-	BuiltInCredential       = "builtin://"            // the certificate of the mesh
+	BuiltInCredential       = "builtin://"            // the whole name: the certificate of the mesh
 )
 
-// AuthoritiesSuffix ends the name of the secret with the authorities of a Secret, by which peers are verified.
+// AuthoritiesSuffix ends the name of the xDS secret with the CA certificates in a Secret, by which peers are verified.
 const AuthoritiesSuffix = "-cacert"
 
-// SecretResource returns the name of the xDS secret for a credential, of its pair or, with AuthoritiesSuffix, of its
-// authorities. Names with a known form are resources as they are written.
+// SecretResource returns the name of the xDS secret for a credential. A credential with one of the forms above is
+// returned unchanged; any other is the name of a Secret and gets the prefix SecretCredential. The credential may end in
+// AuthoritiesSuffix. Callers handle BuiltInCredential, which is not a secret of the control plane.
 func SecretResource(credential string) string {
 	for _, form := range []string{SecretCredential, GatewaySecretCredential, ConfigMapCredential, NobodyCredential, ExternalCredential} {
 		if strings.HasPrefix(credential, form) {
@@ -27,8 +28,8 @@ func SecretResource(credential string) string {
 	return SecretCredential + credential
 }
 
-// PairResource is SecretResource of the certificate with private key of a credential. A ConfigMap has no private key,
-// so nobody serves the name.
+// PairResource returns the name of the xDS secret with the certificate and private key of a credential. A ConfigMap has
+// no private key, so the name for a ConfigMap begins with NobodyCredential. For others it is SecretResource.
 func PairResource(credential string) string {
 	if strings.HasPrefix(credential, ConfigMapCredential) {
 		return NobodyCredential + credential
@@ -36,8 +37,9 @@ func PairResource(credential string) string {
 	return SecretResource(credential)
 }
 
-// ConfigMapOf returns the namespace and the name of the ConfigMap that a credential names. is reports whether the
-// credential has the form of a ConfigMap; a malformed one has an empty namespace and name.
+// ConfigMapOf returns the namespace and the name of the ConfigMap that a credential names. The result is reports
+// whether the credential has the prefix ConfigMapCredential. Without exactly one slash between two non-empty names
+// after the prefix, namespace and name are empty.
 func ConfigMapOf(credential string) (namespace, name string, is bool) {
 	rest, is := strings.CutPrefix(credential, ConfigMapCredential)
 	namespace, name, _ = strings.Cut(rest, "/")

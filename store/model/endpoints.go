@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// PortAt returns the number of a service's port at one endpoint of this record. It looks at the endpoint's own number
-// for the port's name first, then at the record's ports, and for a record without ports at the service's target port. A
-// port of the record matches by name or, with byNumber, by the service port's number if the record states it. The
+// PortAt returns the number of a service's port at one endpoint of this record. A record with ports must have the
+// service's port: one that matches by name or, with byNumber, by the service port's number if the record states it. The
+// endpoint's own number for the port's name takes precedence over the number in the record. Without ports in the record
+// and a number of the endpoint, the result is the service's numeric target port, or else the service port's number. The
 // number is 0 for a Unix socket. ok is false if the endpoint does not have the port.
 func (x *EndpointsSpec) PortAt(e *Endpoint, port *ServicePort, byNumber bool) (number uint32, ok bool) {
 	if strings.HasPrefix(e.GetAddress(), "unix://") {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Wildcards yields the wildcards that cover a host or wildcard, without the argument itself, the most specific first.
+// Wildcards yields the wildcards that cover a host or wildcard, the most specific first. They are "*" with the rest of
+// host from a dot or a dash on, and "*" alone. The argument itself is not yielded.
 func Wildcards(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := 1; i < len(host); i++ {
@@ -19,7 +20,8 @@ func Wildcards(host string) iter.Seq[string] {
 	}
 }
 
-// Covers reports whether a wildcard covers a host or another wildcard: whether Wildcards yields it.
+// Covers reports whether a wildcard covers a host or another wildcard, which means that Wildcards(host) yields it. It
+// is false for equal arguments, and if wildcard does not begin with "*".
 func Covers(wildcard, host string) bool {
 	rest, is := strings.CutPrefix(wildcard, "*")
 	switch {
@@ -31,9 +33,9 @@ func Covers(wildcard, host string) bool {
 	return (rest[0] == '.' || rest[0] == '-') && len(host) > len(rest) && strings.HasSuffix(host, rest)
 }
 
-// ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. namespace is the one whose VirtualServices may bind
-// to the host; empty: all may. own is the Gateway's namespace, which "." stands for. name is in lower case
-// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts).
+// ServerHost parses a host of a Gateway's server, [NAMESPACE/]HOST. Only VirtualServices of the resulting namespace may
+// bind to the host; empty: all may. own is the Gateway's namespace, which "." stands for. name is in lower case
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts). The text is not validated.
 func ServerHost(text, own string) (namespace, name string) {
 	namespace, name, stated := strings.Cut(strings.ToLower(text), "/")
 	switch {
@@ -58,8 +60,8 @@ func NamesServer(p Protocol) bool {
 	}
 }
 
-// HostsOf lists the hosts that a record defines or selects. Snapshots find the record by each of them
-// (mirror.Snapshot.ByHost). Callers must not change the list.
+// HostsOf lists the hosts that a record defines or selects; nil for kinds without hosts. Snapshots find the record by
+// each of these hosts (mirror.Snapshot.ByHost). Callers must not change the list.
 func HostsOf(r Record) []string {
 	switch t := r.(type) {
 	case *Service:

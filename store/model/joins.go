@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Joins reports whether two ServiceEntries of one host form one service with the ports of both. They must be in one
-// namespace and origin, with equal resolution, selector and exportTo (istio: pilot/pkg/model/sidecar.go,
-// canMergeServices). Istio also compares the labels of the objects, which records do not keep.
+// Joins reports whether two ServiceEntries that have a host in common form one service with the ports of both. They
+// must be in one namespace and origin, with equal resolution, selector and exportTo (istio: pilot/pkg/model/sidecar.go,
+// canMergeServices). Istio also compares the labels of the objects, which records do not keep. Joins does not compare
+// hosts. For a record of another kind it returns false.
 func Joins(a, b *Service) bool {
 	return a.Key.Kind == KindServiceEntry && b.Key.Kind == KindServiceEntry && a.Key.Namespace == b.Key.Namespace &&
 		a.Key.Origin == b.Key.Origin &&
@@ -15,10 +16,11 @@ func Joins(a, b *Service) bool {
 		slices.Equal(a.Spec.GetExportTo(), b.Spec.GetExportTo())
 }
 
-// Merges reports whether a DestinationRule is merged into an older one of the same host and namespace, for readers of
-// both. Its exportTo must equal the older rule's or contain it. Neither rule may have a workloadSelector; the caller
-// checks that. Rules that are not merged stay apart, and readers of both use the younger one (istio:
-// pilot/pkg/model/destination_rule.go, mergeDestinationRule).
+// Merges reports whether a DestinationRule is merged into an older rule of the same host and namespace, for proxies to
+// which both are exported. The younger rule's exportTo must equal the older rule's, or contain all of its elements. The
+// caller checks that host and namespace are equal, and that neither rule has a workloadSelector. If rules are not
+// merged, proxies to which both are exported use the younger one (istio: pilot/pkg/model/destination_rule.go,
+// mergeDestinationRule).
 func Merges(older, younger *DestinationRule) bool {
 	to, more := older.Spec.GetExportTo(), younger.Spec.GetExportTo()
 	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to,

@@ -74,7 +74,7 @@ func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	return labels
 }
 
-// Matches reports whether labels have each entry of a selector. An empty selector matches all labels.
+// Matches reports whether labels have each entry of a selector. An empty or nil selector matches all labels.
 func Matches(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if have, ok := labels[k]; !ok || have != v {

@@ -8,21 +8,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrUnknownKind is wrapped by the error of a path whose kind this build does not know. Its writer was a newer build.
+// ErrUnknownKind is matched (errors.Is) by the error of ParsePath for a kind that this build does not know. A newer
+// build has written such a record.
 var ErrUnknownKind = errors.New("unknown kind")
 
-// Mark is the reaction of a build to records of a kind that it does not know.
+// Mark states for a kind how older builds, which do not know the kind, must treat its records.
 type Mark uint8
 
 // The marks.
 const (
-	Unmarked  Mark = iota // invalid; a test finds kinds without a mark
+	Unmarked  Mark = iota // invalid: no kind has this mark
 	Skippable             // the build ignores the record: its feature does not work, as before the record existed
-	Closing               // the build takes no new streams of the covered proxies, because it could admit what the record refuses
+	Closing               // the build refuses further streams of the covered proxies, because the record may forbid traffic
 )
 
-// Marks contains the mark of each kind. A record covers the proxies of its namespace. A record of the mesh's root
-// namespace, or without a namespace, covers all proxies.
+// Marks contains the mark of each kind. It must not be modified. A record covers the proxies of its namespace. A record
+// of the mesh's root namespace, or without a namespace, covers all proxies.
 var Marks = [NumKinds]Mark{
 	KindMesh:                  Skippable,
 	KindService:               Skippable,
@@ -49,21 +50,21 @@ var Marks = [NumKinds]Mark{
 	KindProxyConfig:           Skippable,
 }
 
-// writesMark reports whether records of a kind carry their mark (RecordValue.closing). Closing kinds that are younger
-// than the field do. Every build that reads the field knows the two older closing kinds.
+// writesMark reports whether records of a kind contain their mark (RecordValue.closing). This is so for closing kinds
+// that are younger than the field. Every build that reads the field knows the two older closing kinds.
 func writesMark(kind Kind) bool {
 	return Marks[kind] == Closing && kind != KindPeerAuthentication && kind != KindAuthorizationPolicy
 }
 
 // Unknown is a stored record of a kind that this build does not know.
 type Unknown struct {
-	Path      string // below records/
-	Namespace string // empty: the whole mesh
-	Closing   bool
+	Path      string // key in etcd, below records/
+	Namespace string // empty: the record is of the whole mesh
+	Closing   bool   // the mark of the kind is Closing; false: Skippable
 }
 
-// ReadUnknown reads the namespace and the mark of a record whose path gave ErrUnknownKind. A record that does not
-// decode counts as closing.
+// ReadUnknown reads the namespace and the mark of a record for whose path ParsePath returned ErrUnknownKind. raw is its
+// value in etcd. A record that does not decode, or has a schema that this build does not read, counts as closing.
 func ReadUnknown(path string, raw []byte) Unknown {
 	u := Unknown{Path: path, Closing: true}
 	if parts := strings.Split(path, "/"); len(parts) == pathParts {
@@ -76,7 +77,8 @@ func ReadUnknown(path string, raw []byte) Unknown {
 	return u
 }
 
-// Covers reports whether u forbids new streams of the proxies of a namespace. root is the mesh's root namespace.
+// Covers reports whether u forbids further streams of the proxies of a namespace. root is the mesh's root namespace.
+// For a record that is not closing it returns false.
 func (u Unknown) Covers(namespace, root string) bool {
 	return u.Closing && (u.Namespace == namespace || u.Namespace == root || u.Namespace == "")
 }

@@ -14,11 +14,11 @@ import (
 // MeshKey is the key of the only Mesh record.
 var MeshKey = Key{Kind: KindMesh, Name: "mesh"}
 
-// MeshGatewaysKey is the key of the record with the gateways that meshNetworks states by address.
+// MeshGatewaysKey is the key of the NetworkGateways record with the gateways that meshNetworks states by address.
 var MeshGatewaysKey = Key{Kind: KindNetworkGateways, Name: "meshNetworks"}
 
-// MeshDefaults returns a new MeshConfig with the defaults of all fields
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/).
+// MeshDefaults returns a MeshConfig with the default of each field whose default is not the zero value
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/). The caller owns the result.
 func MeshDefaults() *meshv1.MeshConfig {
 	return &meshv1.MeshConfig{
 		ConnectTimeout:        durationpb.New(10 * time.Second),
@@ -43,7 +43,8 @@ func MeshDefaults() *meshv1.MeshConfig {
 	}
 }
 
-// DefaultMesh returns the Mesh record of a mesh without configuration, always the same pointer.
+// DefaultMesh returns the Mesh record of a mesh without configuration, with MeshDefaults. It is always the same
+// pointer, and must not be modified. Safe for concurrent use.
 var DefaultMesh = sync.OnceValue(func() *Mesh {
 	record, err := New(MeshKey, 0, MeshDefaults())
 	if err != nil {

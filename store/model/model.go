@@ -5,11 +5,11 @@
 //
 // # Kinds that a build does not know
 //
-// Each kind has a mark (mark.go). A build skips records of a kind that it does not know. If the kind is closing
-// (policies), the build takes no new streams from the proxies that a record covers. A record of a closing kind has the
-// field RecordValue.closing, and its path names its namespace, so that an older build can determine which proxies the
-// record covers (ReadUnknown). mirror.Snapshot keeps such records apart from the others, and push/join refuses the
-// proxies that they cover.
+// A build is a compiled version of this program. Each kind has a mark (mark.go). A build skips records of a kind that
+// it does not know. If the kind is closing (policies), the build also accepts no further streams from the proxies that
+// a record covers. A record of a closing kind has the field RecordValue.closing, and its path names its namespace, so
+// that an older build can determine which proxies the record covers (ReadUnknown). mirror.Snapshot keeps such records
+// apart from the others, and push/join refuses the proxies that they cover.
 package model
 
 import (
@@ -26,11 +26,11 @@ type Kind uint8
 
 // The kinds of record. Kubernetes Nodes are not stored: the normaliser adds their data to Endpoints and Workloads.
 const (
-	KindInvalid      Kind = iota
-	KindMesh              // MeshConfig; one per mesh, namespace "" and name "mesh"
-	KindService           // Kubernetes Service
-	KindServiceEntry      // Istio ServiceEntry, as a Service
-	KindEndpoints         // one EndpointSlice, or the inline endpoints of one ServiceEntry
+	KindInvalid      Kind = iota // the zero value; not a kind
+	KindMesh                     // MeshConfig; one per mesh, namespace "" and name "mesh"
+	KindService                  // Kubernetes Service
+	KindServiceEntry             // Istio ServiceEntry, as a Service
+	KindEndpoints                // one EndpointSlice, or the inline endpoints of one ServiceEntry
 	KindVirtualService
 	KindDestinationRule
 	KindSidecar
@@ -38,8 +38,8 @@ const (
 	KindPeerAuthentication
 	KindAuthorizationPolicy
 	KindRequestAuthentication
-	KindSecret       // Kubernetes Secret with TLS material, its key sealed
-	KindGateway      // Istio Gateway; its servers are listeners of the routers that it selects, and name their Secrets
+	KindSecret       // Kubernetes Secret with TLS material, whose private key is encrypted
+	KindGateway      // Istio Gateway; its servers are listeners of the routers that it selects
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
 	KindWorkload     // Kubernetes Pod or Istio WorkloadEntry; selectors select it
 	// KindServiceAccount is a Kubernetes ServiceAccount. Tokens are compared with it, and no plan reads it.
@@ -49,8 +49,8 @@ const (
 	// KindNamespace states that a Kubernetes Namespace exists, even if objects of it are not read. Tokens are compared
 	// with it, and no plan reads it.
 	KindNamespace
-	// KindNetworkGateways contains the gateways of networks that one object names: a Kubernetes Service, or meshNetworks
-	// (namespace "").
+	// KindNetworkGateways contains the gateways of networks that one object names: a Kubernetes Service, or
+	// meshNetworks (namespace "").
 	KindNetworkGateways
 	// KindTelemetry is an Istio Telemetry.
 	KindTelemetry
@@ -110,7 +110,7 @@ var kinds = [NumKinds]struct {
 	KindProxyConfig:           {"ProxyConfig", GroupNetworking, ""},
 }
 
-// String returns the kind's name as etcd stores it and users read it.
+// String returns the kind's name as etcd stores it and users read it; "Invalid" for values that are not kinds.
 func (k Kind) String() string {
 	if k >= NumKinds {
 		k = KindInvalid
@@ -118,9 +118,10 @@ func (k Kind) String() string {
 	return kinds[k].name
 }
 
-// Object returns the API group and the kind of the Kubernetes objects from which records of the kind are made. Some
-// records are also made from other objects: Endpoints from ServiceEntries, Workloads from WorkloadEntries,
-// SecretReaders from ClusterRoleBindings (normal.SourceObject).
+// Object returns the API group and the kind of the Kubernetes objects from which most records of the kind are made.
+// Some records are made from other objects: Endpoints from ServiceEntries, Workloads from WorkloadEntries,
+// SecretReaders from ClusterRoleBindings (normal.SourceObject). For values that are not kinds it returns "" and
+// "Invalid".
 func (k Kind) Object() (group, kind string) {
 	if k >= NumKinds {
 		k = KindInvalid
@@ -132,7 +133,7 @@ func (k Kind) Object() (group, kind string) {
 // Such changes are frequent. They are not debounced and not counted against a tenant.
 func (k Kind) FollowsWorkloads() bool { return k == KindEndpoints || k == KindWorkload }
 
-// Kinds lists every kind of record, in order.
+// Kinds lists every kind of record, in the order of their numbers, without KindInvalid. The caller owns the slice.
 func Kinds() []Kind {
 	all := make([]Kind, 0, NumKinds-1)
 	for k := KindInvalid + 1; k < NumKinds; k++ {
@@ -141,7 +142,8 @@ func Kinds() []Kind {
 	return all
 }
 
-// ParseKind is the inverse of String; false for other names.
+// ParseKind returns the kind with a name, as the inverse of String. For any other name, also "Invalid", it returns
+// KindInvalid and false.
 func ParseKind(name string) (Kind, bool) {
 	for _, k := range Kinds() {
 		if kinds[k].name == name {
@@ -151,12 +153,12 @@ func ParseKind(name string) (Kind, bool) {
 	return KindInvalid, false
 }
 
-// Key identifies one record. Namespace is empty for records of the whole mesh.
+// Key identifies one record. It is comparable.
 type Key struct {
 	Kind      Kind
-	Namespace string
-	Name      string
-	Origin    origin.Origin
+	Namespace string        // empty: the record is of the whole mesh
+	Name      string        // not empty
+	Origin    origin.Origin // cluster and source of the objects from which the record is made
 }
 
 // String returns the key as users read it: "Kind namespace/name", or "Kind name" without a namespace, and the cluster
@@ -171,8 +173,8 @@ func (k Key) String() string {
 	return k.Kind.String() + " " + k.Namespace + "/" + k.Name + k.Origin.Suffix()
 }
 
-// Path returns the key below records/ in etcd: kind/cluster/source/namespace/name. It is unique among keys that Check
-// accepts.
+// Path returns the path of the record below records/ in etcd: kind/cluster/source/namespace/name. Parts may be empty.
+// The path is unique among keys that Check accepts.
 func (k Key) Path() string {
 	return k.Kind.String() + "/" + k.Origin.Cluster() + "/" + k.Origin.Source() + "/" + k.Namespace + "/" + k.Name
 }
@@ -194,7 +196,8 @@ func (k Key) Check() error {
 	return nil
 }
 
-// ParsePath is the inverse of Path. The error wraps ErrUnknownKind if only the kind is unknown.
+// ParsePath returns the key with a path, as the inverse of Path. It fails if the path does not have five parts, the
+// name is empty, or there is a NUL. If only the kind is unknown, the error matches ErrUnknownKind.
 func ParsePath(path string) (Key, error) {
 	parts := strings.Split(path, "/")
 	if len(parts) != pathParts || parts[pathParts-1] == "" || strings.Contains(path, "\x00") {
@@ -207,7 +210,8 @@ func ParsePath(path string) (Key, error) {
 	return Key{Kind: kind, Origin: origin.New(parts[1], parts[2]), Namespace: parts[3], Name: parts[4]}, nil
 }
 
-// Compare orders keys by kind, namespace and name, then by origin, the config cluster first.
+// Compare orders keys by kind, namespace and name, then by origin, the config cluster first. It returns a negative
+// number, 0 or a positive number.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Name, o.Name), k.Origin.Compare(o.Origin))
 }

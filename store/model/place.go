@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// Labels that state the place of proxies and endpoints.
+// Labels that state the place of proxies and endpoints: network, cluster, locality and node.
 const (
 	NetworkLabel = "topology.istio.io/network"
 	ClusterLabel = "topology.istio.io/cluster"
@@ -17,8 +17,8 @@ const (
 // pkg/model/proxy.go, GetLocalityLabel).
 var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
 
-// StatedLocality returns the locality that labels of a proxy or a workload state as a whole, "region/zone/sub-zone". It
-// is empty if they state none.
+// StatedLocality returns the locality "region/zone/sub-zone" that one label of a proxy or a workload states. It is
+// empty without such a label. Labels of single parts (RegionLabel and so on) are not read.
 func StatedLocality(labels map[string]string) string {
 	for _, key := range localityKeys {
 		if value, stated := labels[key]; stated && strings.Contains(value, "/") {
@@ -33,13 +33,14 @@ func StatedLocality(labels map[string]string) string {
 // localityLabels are the labels of the parts of a locality, in order.
 var localityLabels = [...]string{RegionLabel, ZoneLabel, SubzoneLabel}
 
-// LocalityParts splits a locality "region/zone/sub-zone" into its parts. Missing parts are empty.
+// LocalityParts splits a locality "region/zone/sub-zone" into region, zone and sub-zone. Missing parts are empty.
 func LocalityParts(locality string) (parts [3]string) {
 	copy(parts[:], strings.SplitN(locality, "/", 3))
 	return parts
 }
 
-// LocalityLabel returns the part of a locality that a well-known label names; ok is false for other labels.
+// LocalityLabel returns the part of a locality that the label key names: RegionLabel, ZoneLabel or SubzoneLabel. The
+// part may be empty. ok is false for other labels.
 func LocalityLabel(locality, key string) (part string, ok bool) {
 	for i, known := range localityLabels {
 		if key == known {
@@ -56,10 +57,10 @@ func PlaceLabel(key string) bool {
 	return locality || key == NetworkLabel || key == ClusterLabel || key == NodeLabel
 }
 
-// LabelOf returns a label of an endpoint, as subsets of DestinationRules and failoverPriority compare it. Labels of its
-// place (network, cluster, node, locality) come from the endpoint's fields, and from its own labels only if the field
-// is empty (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). ok is false if the endpoint has no such
-// label.
+// LabelOf returns the value of an endpoint's label, as subsets of DestinationRules and failoverPriority compare it. For
+// a label of the endpoint's place (PlaceLabel) it returns the endpoint's field. If the field is empty, or for other
+// labels, it returns the endpoint's own label (istio: AugmentLabels of pilot/pkg/serviceregistry/util/label). ok is
+// false if the endpoint has no such label.
 func LabelOf(e *Endpoint, key string) (value string, ok bool) {
 	known := ""
 	switch key {

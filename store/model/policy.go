@@ -8,8 +8,8 @@ import (
 	securityv1 "istio.io/api/security/v1beta1"
 )
 
-// Policy is a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its Istio message is decoded once,
-// when the record is made.
+// Policy is the record of a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its Istio message is
+// decoded once, when the record is made (New, Decode). Immutable.
 type Policy struct {
 	Of[*PolicySpec]
 	peer           *securityv1.PeerAuthentication    // of a PeerAuthentication; nil if it does not decode
@@ -35,16 +35,18 @@ func newPolicy(head Head, spec *PolicySpec) *Policy {
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/#PeerAuthentication-MutualTLS-Mode).
 type MTLS uint8
 
-// The modes. MTLSUnset inherits.
+// The modes.
 const (
-	MTLSUnset MTLS = iota
-	MTLSDisable
-	MTLSPermissive
-	MTLSStrict
+	MTLSUnset      MTLS = iota // the mode is inherited from a wider policy
+	MTLSDisable                // plain text only
+	MTLSPermissive             // plain text and mTLS
+	MTLSStrict                 // mTLS only
 )
 
-// PeerModes returns the modes that a PeerAuthentication states, for all ports and for single ports of the workload. It
-// returns no modes if the message does not decode; the workloads of such a record are closed.
+// PeerModes returns the modes that a PeerAuthentication states: the mode for all ports, and the modes for single ports
+// of the workload. ports lacks unset modes, is nil if no port has a mode, and belongs to the caller. For nil, a record
+// of another kind, or a message that does not decode, the results are MTLSUnset and nil. The workloads of a record that
+// does not decode are closed elsewhere.
 func PeerModes(p *Policy) (all MTLS, ports map[uint32]MTLS) {
 	if p == nil || p.peer == nil {
 		return MTLSUnset, nil
@@ -72,8 +74,8 @@ func mtlsOf(m *securityv1.PeerAuthentication_MutualTLS) MTLS {
 	return MTLSUnset
 }
 
-// Authorization returns the message of an AuthorizationPolicy's record, or nil if it does not decode. Callers must not
-// change it.
+// Authorization returns the message of an AuthorizationPolicy's record. It is nil for nil, for a record of another
+// kind, and if the message does not decode. Callers must not change it.
 func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	if p == nil {
 		return nil
@@ -81,8 +83,8 @@ func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 	return p.authorization
 }
 
-// Authentication returns the message of a RequestAuthentication's record, or nil if it does not decode. Callers must
-// not change it.
+// Authentication returns the message of a RequestAuthentication's record. It is nil for nil, for a record of another
+// kind, and if the message does not decode. Callers must not change it.
 func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	if p == nil {
 		return nil
@@ -90,8 +92,9 @@ func Authentication(p *Policy) *securityv1.RequestAuthentication {
 	return p.authentication
 }
 
-// ClaimPath parses the key request.auth.claims[a][b], the claim b inside of the claim a. If the text between the outer
-// brackets has another form, it is one name, which may contain brackets. ok is false for other keys.
+// ClaimPath parses the key request.auth.claims[a][b] of a condition, which means the claim b inside of the claim a, to
+// the path a, b. If the text between the outer brackets has another form, it is one name, which may contain brackets.
+// For other keys it returns nil and false.
 func ClaimPath(key string) (path []string, ok bool) {
 	rest, is := strings.CutPrefix(key, "request.auth.claims[")
 	rest, closed := strings.CutSuffix(rest, "]")
@@ -105,9 +108,9 @@ func ClaimPath(key string) (path []string, ok bool) {
 	return path, true
 }
 
-// ConditionHeader parses the keys request.headers[name] and request.experimental.inline.headers[name]. The name may be
-// that of a pseudo header (:authority). With inline, a value is one of the values that commas separate in the header.
-// ok is false for other keys.
+// ConditionHeader parses the keys request.headers[name] and request.experimental.inline.headers[name] of a condition.
+// The name may be that of a pseudo header (:authority). inline is true for the second key: a condition's value is then
+// compared with each of the values that commas separate in the header. For other keys it returns "", false and false.
 func ConditionHeader(key string) (name string, inline, ok bool) {
 	rest, ok := strings.CutPrefix(key, "request.headers[")
 	if !ok {
@@ -133,8 +136,8 @@ const claimHeader = "@request.auth.claims"
 
 // RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim: @request.auth.claims.a.b
 // or @request.auth.claims[a][b], the claim b inside of the claim a
-// (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports the prefix of such names; with
-// a nil path the name is malformed.
+// (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports whether the header has the
+// prefix of such names, in any case. If named is true and path is nil, the name is malformed.
 func RoutedClaim(header string) (path []string, named bool) {
 	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
 		return nil, false
@@ -158,10 +161,11 @@ func (k Kind) IsPolicy() bool {
 }
 
 // DeniedName is the name of the AuthorizationPolicy in the root namespace that denies the identities which the CA has
-// revoked. Users cannot create an object of this name, because Kubernetes names have no colon.
+// revoked. Users cannot create an object of this name, because Kubernetes names contain no colon.
 const DeniedName = "navarch:denied-identities"
 
-// DeniedIdentities returns all principals of a policy as SPIFFE IDs.
+// DeniedIdentities returns all source principals of a policy as SPIFFE IDs, in order; nil without principals. It is for
+// the policy with DeniedName, and does not read the action. p must not be nil.
 func DeniedIdentities(p *Policy) (out []string) {
 	for _, rule := range p.authorization.GetRules() {
 		for _, from := range rule.GetFrom() {

@@ -2,17 +2,17 @@ package model
 
 import "fmt"
 
-// PrivateKey is a private key in PEM, or the credentials of image registries (store/pullsecret), in memory only.
-// Records do not contain it. It prints as [sealed].
+// PrivateKey is a decrypted private key in PEM, or the decrypted credentials of image registries (store/pullsecret). It
+// exists in memory only: records do not contain it. It prints as [sealed].
 type PrivateKey []byte
 
 const sealed = "[sealed]"
 
-// Format implements fmt.Formatter, for all verbs.
+// Format implements fmt.Formatter: all verbs print [sealed].
 func (PrivateKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(sealed)) }
 
-// String implements fmt.Stringer.
+// String implements fmt.Stringer: it returns [sealed].
 func (PrivateKey) String() string { return sealed }
 
-// MarshalText implements encoding.TextMarshaler, and with it JSON.
+// MarshalText implements encoding.TextMarshaler, which JSON uses too: it returns [sealed] and no error.
 func (PrivateKey) MarshalText() ([]byte, error) { return []byte(sealed), nil }

@@ -11,15 +11,15 @@ import (
 // Problem is one fault of a record, found by a package that uses the record. It is comparable. It is also an error, so
 // that builders can return it; texts are never parsed back into a Problem.
 type Problem struct {
-	Key      Key    // the record with the fault
-	Field    string // path as users write it; empty: the whole object
-	Code     problem.Code
-	Analyzer problem.Analyzer // empty without such a code
+	Key      Key              // the record with the fault
+	Field    string           // path in the object as users write it; empty: the whole object
+	Code     problem.Code     // kind of the fault
+	Analyzer problem.Analyzer // the corresponding analyzer code of istioctl; empty: there is no such code
 	Severity problem.Severity
-	Message  string
+	Message  string // without the object and the field
 }
 
-// Error returns "Kind namespace/name: field: message".
+// Error returns "Kind namespace/name: field: message", without an empty field.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Key.String() + ": ")
@@ -30,14 +30,16 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Compare orders problems by record, field, code and message.
+// Compare orders problems by record, field, code and message, then by severity and analyzer. It returns 0 only for
+// equal problems.
 func (p Problem) Compare(o Problem) int {
 	return cmp.Or(p.Key.Compare(o.Key), cmp.Compare(p.Field, o.Field), cmp.Compare(p.Code, o.Code), cmp.Compare(p.Message, o.Message),
 		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer))
 }
 
-// Fault returns a Problem for an error at a field of a record. The error's own path of fields (problem.At) is appended
-// to field. An error that is a Problem already is returned unchanged.
+// Fault returns a Problem of severity Error for an error at a field of a record. The error's own path of fields
+// (problem.At) is appended to field. If err is or wraps a Problem, that Problem is returned unchanged. err must not be
+// nil.
 func Fault(key Key, code problem.Code, field string, err error) error {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p
@@ -46,7 +48,8 @@ func Fault(key Key, code problem.Code, field string, err error) error {
 	return Problem{Key: key, Field: path, Code: code, Severity: problem.Error, Message: message}
 }
 
-// ProblemOf converts an error into a Problem. An error that is not a Problem becomes a fault of field spec of blame.
+// ProblemOf returns the Problem that err is or wraps. For any other error it returns a Problem of the record `blame`,
+// with the field spec, the code Invalid and the severity Error. err must not be nil.
 func ProblemOf(err error, blame Key) Problem {
 	if p := (Problem{}); errors.As(err, &p) {
 		return p
@@ -54,11 +57,11 @@ func ProblemOf(err error, blame Key) Problem {
 	return Problem{Key: blame, Field: "spec", Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}
 }
 
-// Place is a field of a record; the empty field stands for the whole object. It is comparable.
+// Place is a field of a record. It is comparable.
 type Place struct {
 	Key   Key
-	Field string
+	Field string // path in the object; empty: the whole object
 }
 
-// String returns "Kind namespace/name field".
+// String returns "Kind namespace/name field", without the space for an empty field.
 func (p Place) String() string { return strings.TrimSuffix(p.Key.String()+" "+p.Field, " ") }

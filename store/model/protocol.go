@@ -2,8 +2,9 @@ package model
 
 import "strings"
 
-// ParseProtocol parses the protocol of a port of a Sidecar or Gateway, of either case; false for an unknown protocol.
-// The empty text is PROTOCOL_AUTO. Source: https://istio.io/latest/docs/reference/config/networking/gateway/#Port.
+// ParseProtocol parses the protocol of a port of a Sidecar or Gateway, in any case. The empty text is PROTOCOL_AUTO.
+// For an unknown protocol it returns PROTOCOL_AUTO and false.
+// Source: https://istio.io/latest/docs/reference/config/networking/gateway/#Port.
 func ParseProtocol(name string) (Protocol, bool) {
 	switch strings.ToUpper(name) {
 	case "":
@@ -28,7 +29,7 @@ func ParseProtocol(name string) (Protocol, bool) {
 	return Protocol_PROTOCOL_AUTO, false
 }
 
-// IsHTTP reports whether Envoy handles the protocol as HTTP of any version.
+// IsHTTP reports whether Envoy always handles the protocol as HTTP of any version. It is false for PROTOCOL_AUTO.
 func (p Protocol) IsHTTP() bool {
 	return p == Protocol_PROTOCOL_HTTP || p == Protocol_PROTOCOL_HTTP2 || p == Protocol_PROTOCOL_GRPC || p == Protocol_PROTOCOL_GRPC_WEB
 }

@@ -16,7 +16,8 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
-// Schema is the version of record.proto that this build writes. It decodes Schema-1 to Schema+1.
+// Schema is the version of record.proto that this build writes. It decodes records with Schema-1 to Schema+1, but not
+// 0.
 const Schema = 1
 
 // Hash is the first 128 bits of the SHA-256 of a record's canonical bytes. Equal hashes mean equal content.
@@ -25,7 +26,7 @@ type Hash [16]byte
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// HashOf hashes canonical bytes.
+// HashOf returns the hash of canonical bytes, which Encode returns.
 func HashOf(b []byte) Hash {
 	sum := sha256.Sum256(b)
 	return Hash(sum[:16])
@@ -34,33 +35,34 @@ func HashOf(b []byte) Hash {
 // Head is the common part of all records. Records are immutable once New or Decode has returned them.
 type Head struct {
 	Key     Key
-	Hash    Hash
-	Created int64 // Unix seconds; 0: unknown
+	Hash    Hash  // of the canonical bytes, which do not contain the key
+	Created int64 // creation of the object, in Unix seconds; 0: unknown
 }
 
-// Meta implements Record.
+// Meta implements Record: it returns h itself.
 func (h *Head) Meta() *Head { return h }
 
-// Older compares records by precedence: creation time, then name, then namespace, then kind and origin. This is Istio's
-// rule for conflicts (pilot/pkg/model/config.go, sortByCreationComparator).
+// Older compares records by precedence: creation time, then name, then kind, namespace and origin. It returns a
+// negative number if h takes precedence over o. This is Istio's rule for conflicts (pilot/pkg/model/config.go,
+// sortByCreationComparator).
 func (h *Head) Older(o *Head) int {
 	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name), h.Key.Compare(o.Key))
 }
 
-// Record is any of the typed records below.
+// Record is a *Policy, or a pointer to any of the other typed records below.
 type Record interface {
-	Meta() *Head
-	Body() proto.Message // immutable
+	Meta() *Head         // key, hash and creation time; immutable
+	Body() proto.Message // the content; immutable
 }
 
-// Of is a record with a body of one type. The mirror keeps one pointer for equal content, so callers may compare
-// pointers instead of contents, and a struct of pointers can be a cache key.
+// Of is a record with a body of one type. The mirror, which holds the records of a replica, keeps one pointer for equal
+// content. So callers may compare pointers instead of contents, and a struct of pointers can be a cache key.
 type Of[Spec proto.Message] struct {
 	Head
 	Spec Spec // immutable: shared by all goroutines
 }
 
-// Body implements Record.
+// Body implements Record: it returns Spec.
 func (o *Of[Spec]) Body() proto.Message { return o.Spec }
 
 // The typed records.
@@ -84,24 +86,25 @@ type (
 	ProxyConfig      = Of[*proxyconfigv1.ProxyConfig]
 )
 
-// Patch is one entry of an EnvoyFilter's configPatches. It is comparable, so that a Spec can contain it.
+// Patch is one entry of an EnvoyFilter's configPatches. It is comparable, so that cache keys can contain it.
 type Patch struct {
 	Filter *EnvoyFilter
-	Index  int
+	Index  int // in Filter.Spec.ConfigPatches
 }
 
-// Config returns the patch.
+// Config returns the entry, which must not be modified. It panics if Filter is nil or Index is out of range.
 func (p Patch) Config() *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch {
 	return p.Filter.Spec.ConfigPatches[p.Index]
 }
 
 // Member is one endpoint of a cluster at one of its ports. It is comparable, so lists of members can be interned.
 type Member struct {
-	Endpoint *Endpoint
-	Port     uint32
+	Endpoint *Endpoint // immutable
+	Port     uint32    // 0 for a Unix socket
 }
 
-// SameEndpoint compares two endpoints. Its result is that of proto.Equal, in a tenth of the time.
+// SameEndpoint reports whether two endpoints, which must not be nil, have equal fields. Its result is that of
+// proto.Equal, in a tenth of the time.
 func SameEndpoint(a, b *Endpoint) bool {
 	return a.GetAddress() == b.GetAddress() && a.GetHealth() == b.GetHealth() && a.GetNamespace() == b.GetNamespace() &&
 		a.GetServiceAccount() == b.GetServiceAccount() &&
@@ -111,15 +114,16 @@ func SameEndpoint(a, b *Endpoint) bool {
 		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetPorts(), b.GetPorts())
 }
 
-// ServiceEntryPrefix is the prefix of the names of the Endpoints that a ServiceEntry states itself. Its name follows,
-// and a further part after another colon. No Kubernetes name has a colon, so the names clash with no EndpointSlice.
+// ServiceEntryPrefix is the prefix of the names of Endpoints records whose endpoints a ServiceEntry states itself. The
+// ServiceEntry's name follows, then a colon and a further part. No Kubernetes name has a colon, so no EndpointSlice has
+// such a name.
 const ServiceEntryPrefix = "serviceentry:"
 
 // ConfigMapPrefix is the prefix of the names of Secret records that are ConfigMaps with certificates of authorities.
 const ConfigMapPrefix = "configmap:"
 
-// WorkloadEntryPrefix is the prefix of the names of Workloads that are WorkloadEntries, so that they clash with no Pod:
-// no Kubernetes name has a colon.
+// WorkloadEntryPrefix is the prefix of the names of Workload records that are WorkloadEntries. No Kubernetes name has a
+// colon, so no Pod has such a name.
 const WorkloadEntryPrefix = "workloadentry:"
 
 // FromEntry reports whether the workload is a WorkloadEntry, not a Pod.
@@ -130,15 +134,16 @@ func (x *WorkloadSpec) FromEntry() bool {
 var canonical = proto.MarshalOptions{Deterministic: true}
 
 // New makes a record from a normalised body: *ServiceSpec, *EndpointsSpec, *PolicySpec, *SecretSpec, *SecretReaderSpec,
-// *WorkloadSpec, *ServiceAccountSpec, *NetworkGatewaysSpec, or the Istio message of the kind. Errors: the key is
+// *WorkloadSpec, *ServiceAccountSpec, *NetworkGatewaysSpec, or the Istio message of the kind (NewBody). created is in
+// Unix seconds; 0: unknown. The record refers to body, which must not be modified afterwards. Errors: the key is
 // invalid (Key.Check), the body does not belong to the kind, or a string is not UTF-8.
 func New(key Key, created int64, body proto.Message) (Record, error) {
 	_, record, err := encode(key, created, body)
 	return record, err
 }
 
-// Encode returns the canonical bytes of a record, which etcd stores and Hash is computed from. An error means that a
-// string of the record is not UTF-8.
+// Encode returns the canonical bytes of a record, which etcd stores and from which Head.Hash is computed. They do not
+// contain the key. For a record of New or Decode, an error means that a string is not UTF-8.
 func Encode(r Record) ([]byte, error) {
 	b, _, err := encode(r.Meta().Key, r.Meta().Created, r.Body())
 	return b, err
@@ -163,10 +168,12 @@ func encode(key Key, created int64, body proto.Message) ([]byte, Record, error) 
 	return b, record, nil
 }
 
-// ErrNewer is wrapped by the errors of values with a schema that this build does not read yet.
+// ErrNewer is matched (errors.Is) by the errors of Decode and CheckSchema for a schema above those that this build
+// reads.
 var ErrNewer = errors.New("was written by a newer build")
 
-// CheckSchema returns an error for a schema that this build does not read; it is ErrNewer for later ones.
+// CheckSchema returns an error for a schema that this build does not read. The error matches ErrNewer if the schema is
+// above Schema+1. A schema of 0 is always an error.
 func CheckSchema(schema uint32) error {
 	switch {
 	case schema > Schema+1:
@@ -177,8 +184,9 @@ func CheckSchema(schema uint32) error {
 	return nil
 }
 
-// Decode decodes canonical bytes. Errors: the bytes are invalid, the body does not belong to the key's kind, or the
-// schema is too old or too new (ErrNewer). Callers that have an older value keep it.
+// Decode decodes the canonical bytes of the record with a key. The key itself is not checked, and b is not retained.
+// Errors: the bytes are invalid, the body does not belong to the key's kind, or the schema is too old or too new
+// (ErrNewer). Callers that have an older value of the record keep that value. Safe for concurrent use.
 func Decode(key Key, b []byte) (Record, error) {
 	wire := &RecordValue{}
 	if err := proto.Unmarshal(b, wire); err != nil {

@@ -9,12 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// MostOfRegex bounds the program of a regular expression, in instructions of RE2. Envoy refuses a whole route
-// configuration for a larger one: bootstraps of Navarch and Istio set re2.max_program_size.error_level to it.
+// MostOfRegex bounds the program of a regular expression, in instructions of RE2. Bootstraps of Navarch and Istio set
+// re2.max_program_size.error_level to this number, so Envoy refuses a whole route configuration with a larger program.
 const MostOfRegex = 32768
 
-// CheckRegex returns why Envoy would refuse a regular expression; nil: it would not. Envoy has RE2, and Go knows more
-// names of character classes and larger programs.
+// CheckRegex returns an error if Envoy, whose RE2 is narrower than Go's regexp, would refuse a regular expression.
+// Errors: the pattern does not parse, names a character class that RE2 does not know, or has a program of more than
+// MostOfRegex instructions. The size is estimated rather too large, so a pattern near the bound may be refused
+// needlessly.
 func CheckRegex(pattern string) error {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// UID returns the form in which records keep the uid of a Kubernetes object. It is 16 bytes for a UUID in its usual
-// form, which all API servers use, and the text itself otherwise.
+// UID returns the form in which records keep the uid of a Kubernetes object. For a UUID in lower case with dashes,
+// which all API servers use, it is the 16 bytes of the UUID. For any other text it is the text itself. The caller owns
+// the result.
 func UID(text string) []byte {
 	if len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' {
 		if raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", "")); err == nil && len(raw) == 16 && strings.ToLower(text) == text {

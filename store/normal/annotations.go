@@ -75,15 +75,16 @@ func (r *report) proxyConfig(at, text string) {
 	}
 }
 
-// OfPod returns warnings about annotations and labels of a Pod that Istio does not define or this version does not
-// support. It also reports the fields of the ProxyConfig in its annotation.
+// OfPod returns warnings about annotations and labels of a Pod that Istio does not define, or that this version does
+// not support. It also warns of fields without effect in the ProxyConfig of the annotation proxy.istio.io/config. Both
+// maps may be nil. The result is nil without warnings.
 func OfPod(annotations, labels map[string]string) []object.Problem {
 	r := &report{id: object.ID{Kind: "Pod"}}
 	r.names(&object.Object{ID: r.id, Annotations: annotations, Labels: labels})
 	return r.problems
 }
 
-// istioName reports whether Istio alone may define annotations with this name. Those of Istio's operator are excluded.
+// istioName reports whether an annotation's name is in a domain of Istio, except that of Istio's operator.
 func istioName(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")

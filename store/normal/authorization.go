@@ -110,7 +110,7 @@ func (r *report) condition(at string, c *securityv1.Condition) {
 }
 
 // deny warns of rules of a DENY policy whose effect their author may not expect. At TCP ports a rule applies without
-// its HTTP fields, of which Istio's webhook warns too
+// its HTTP fields. Istio's webhook has the same warning
 // (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 func (r *report) deny(rules []*securityv1.Rule) {
 	if len(rules) == 0 {
@@ -135,8 +135,8 @@ func (r *report) deny(rules []*securityv1.Rule) {
 	}
 }
 
-// custom refuses fields that Istio refuses together with action CUSTOM. This version enforces these fields where they
-// exist, except conditions on tokens: tokens are verified after the provider's decision (see unenforced).
+// custom refuses fields that Istio refuses together with action CUSTOM. In existing objects this version enforces these
+// fields, except conditions on tokens: tokens are verified after the provider's decision (see unenforced).
 func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 	const not = "is not taken by Istio with action CUSTOM"
 	if len(p.Rules) == 0 {
@@ -164,14 +164,14 @@ func (r *report) custom(p *securityv1.AuthorizationPolicy) {
 // aboutToken reports whether a key of `when` refers to the token of a request.
 func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth.") }
 
-// The keys of `when` that Istio accepts in addition to whenKeys: prefixes, and the form of those that name an entry of
-// a map.
+// whenPrefixes has the prefixes of keys of `when` that Istio accepts in addition to whenKeys. whenMap matches the keys
+// that name an entry of a map.
 var (
 	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
 	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
-// schemes warns of identities written as SPIFFE IDs: policies compare the part after spiffe://.
+// schemes warns of identities that are written as SPIFFE IDs, since policies compare only the part after spiffe://.
 func (r *report) schemes(at string, all []list) {
 	const scheme = "spiffe://"
 	for _, of := range all {
@@ -184,8 +184,8 @@ func (r *report) schemes(at string, all []list) {
 	}
 }
 
-// stars warns of values with a * that is not a wildcard, and therefore matches only itself. Such a DENY rule matches
-// almost nothing.
+// stars warns of values with a * that is not a wildcard, and therefore matches only the character *. A DENY rule with
+// such a value matches almost nothing.
 func (r *report) stars(at string, all []list) {
 	for _, of := range all {
 		for i, v := range of.values {
@@ -252,7 +252,7 @@ func (r *report) paths(at string, values []string) {
 	}
 }
 
-// ipBlock returns the reason for which a text is not an IP address or CIDR; empty: it is one.
+// ipBlock returns the reason why a text is neither an IP address nor a CIDR; empty if it is valid.
 func ipBlock(v string) string {
 	if _, err := netip.ParsePrefix(v); err == nil {
 		return ""
@@ -263,7 +263,7 @@ func ipBlock(v string) string {
 	return "want an IP address or a CIDR"
 }
 
-// portNumber returns the reason for which a text is not a port; empty: it is one.
+// portNumber returns the reason why a text is not a port; empty if it is valid.
 func portNumber(v string) string {
 	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // Istio and Envoy accept port 0, which no connection has
 		return "want a port, 0 to 65535"
@@ -271,9 +271,9 @@ func portNumber(v string) string {
 	return ""
 }
 
-// pathTemplate returns the reason for which a path template is invalid; empty: it is valid, or the path has no
-// template. {*} stands for one segment. {**} stands for any number of segments, and must be the last operator. Both
-// must be whole segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
+// pathTemplate returns the reason why a path template is invalid; empty if it is valid, or if the path has no template.
+// {*} stands for one segment. {**} stands for any number of segments, and must be the last operator. Both must be whole
+// segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func pathTemplate(v string) string {
 	if !model.IsPathTemplate(v) {
 		return ""
@@ -302,8 +302,8 @@ var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 // tokenLater is the reason for which conditions on tokens cannot be enforced with action CUSTOM.
 const tokenLater = "tokens are verified after a provider was asked"
 
-// unenforced returns the path of the first field that this version cannot enforce, with the reason; empty: all can be
-// enforced.
+// unenforced returns the path of the first field that this version cannot enforce, with the reason; both are empty if
+// all fields can be enforced.
 func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	for i, rule := range p.Rules {

@@ -17,32 +17,32 @@ import (
 
 // Automatic addresses: each host of a ServiceEntry that states no address gets addresses, which appear in the status of
 // the object (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation).
-// The rules for which hosts need them are those of istiod (pilot/pkg/networking/serviceentry,
-// pilot/pkg/controllers/ipallocate). store/allocate assigns the addresses.
+// Hosts need addresses by the rules of istiod (pilot/pkg/networking/serviceentry, pilot/pkg/controllers/ipallocate).
+// store/allocate assigns the addresses.
 
 // automaticLabel with value "false" excludes a ServiceEntry from automatic addresses.
 const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
 
-// AutomaticID returns the ID of the object with the automatic addresses of one ServiceEntry. Only the leader emits such
-// objects; sources of configuration have other origins.
+// AutomaticID returns the ID of the object with the automatic addresses of a ServiceEntry, given the entry's namespace
+// and name. Only the leader emits such objects; sources of configuration have other origins.
 func AutomaticID(namespace, name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddresses", Namespace: namespace,
 		Name: name}
 }
 
-// AutomaticAtID returns the ID that stands for the owner of an automatic address, in the Refs of an object that depends
-// on it.
+// AutomaticAtID returns an ID that represents the owner of an automatic address in the Refs (lookups) of an object. No
+// object has this ID. The address must not be IPv4-mapped.
 func AutomaticAtID(address netip.Addr) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: object.OwnGroup, Kind: "AutomaticAddress", Name: address.String()}
 }
 
-// automaticObject is the content of such an object: IP addresses by host.
+// automaticObject is the JSON of an object with automatic addresses: IP addresses by host.
 type automaticObject struct {
 	Hosts map[string][]string `json:"hosts"`
 }
 
-// NewAutomatic returns the object with the automatic addresses of one ServiceEntry: IP addresses by host, IPv4 before
-// IPv6. It fails if the map cannot be encoded as JSON.
+// NewAutomatic returns the object with the automatic addresses of a ServiceEntry. hosts has the IP addresses by host,
+// IPv4 before IPv6; it is not kept and not validated. The error is that of encoding JSON.
 func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
 	raw, err := json.Marshal(automaticObject{hosts})
 	if err != nil {
@@ -51,7 +51,7 @@ func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Ob
 	return &object.Object{ID: AutomaticID(namespace, name), Version: "v1", JSON: raw, Location: "automatic addresses"}, nil
 }
 
-// ParseAutomatic returns the addresses by host of an object that NewAutomatic returned, and nil for any other object.
+// ParseAutomatic returns the addresses by host of an object that NewAutomatic made; nil if its JSON cannot be decoded.
 func ParseAutomatic(obj *object.Object) map[string][]string {
 	var content automaticObject
 	if json.Unmarshal(obj.JSON, &content) != nil {
@@ -60,14 +60,15 @@ func ParseAutomatic(obj *object.Object) map[string][]string {
 	return content.Hosts
 }
 
-// EntryAddresses contains the fields of a ServiceEntry that matter for automatic addresses.
+// EntryAddresses has the properties of a ServiceEntry on which automatic addresses depend.
 type EntryAddresses struct {
-	Hosts  []string                // hosts that need automatic addresses, sorted
-	Given  map[string][]netip.Addr // addresses in the status of an object in Kubernetes, by host
-	Stated []netip.Addr            // IP addresses in the spec: no other host gets them
+	Hosts  []string                // hosts that need automatic addresses, lower case, sorted; may be nil
+	Given  map[string][]netip.Addr // addresses in the status of an object in Kubernetes, by host in Hosts, sorted
+	Stated []netip.Addr            // single IP addresses in the spec, which must not be assigned to other hosts
 }
 
-// EntryAddressesOf parses a ServiceEntry; false: the object is invalid, and its previous state remains in effect.
+// EntryAddressesOf returns the properties of a ServiceEntry. It returns false for an invalid object, whose previous
+// state remains in effect.
 func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -102,8 +103,8 @@ func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts
 	return sortedSet(hosts)
 }
 
-// givenAddresses returns the addresses of the given hosts in status.addresses of an object. As in istiod, invalid
-// addresses are omitted.
+// givenAddresses returns the addresses in status.addresses of an object, by host, sorted. As in istiod, invalid
+// addresses and other hosts are omitted.
 func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr {
 	var whole struct {
 		Status struct {

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// configuration reports whether objects of this kind configure the mesh, and are therefore read from the config cluster
-// only (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The ConfigMap of the mesh
-// configuration is one of them; other ConfigMaps are ignored. Workloads, and the right to read their Secrets, are read
-// from every cluster. Of Istio's kinds, these include WorkloadEntry (istio:
+// configuration reports whether an object configures the mesh, and is therefore read from the config cluster only
+// (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The ConfigMap of the mesh
+// configuration is such an object; other ConfigMaps are not. Workloads, and the permissions to read Secrets, are read
+// from every cluster. Workloads include Istio's kind WorkloadEntry (istio:
 // pilot/pkg/serviceregistry/kube/controller/multicluster.go).
 func (n *Normalizer) configuration(id object.ID) bool {
 	_, read := kinds[kindKey{id.Group, id.Kind}]

@@ -2,7 +2,8 @@ package normal
 
 import "strings"
 
-// hostIndex finds the hosts of a list that equal a name, or are wildcards that cover it, without comparing each host.
+// hostIndex finds the hosts of a list that are equal to a name, or are wildcards that cover the name, without comparing
+// each host.
 type hostIndex struct {
 	first   map[string]int // index of the first occurrence of each host, by hostOf
 	endings map[int]bool   // lengths of the wildcards in the list, without their star
@@ -39,7 +40,7 @@ func (x hostIndex) wildcards(name string) (all []int) {
 	return all
 }
 
-// covers reports whether one of the hosts equals name or is a wildcard that covers it.
+// covers reports whether one of the hosts is equal to name, or is a wildcard that covers name.
 func (x hostIndex) covers(name string) bool {
 	_, is := x.first[hostOf(name)]
 	return is || len(x.wildcards(name)) > 0

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// DeniedID identifies the list of the identities revoked by the CA. Only the keyring emits this object: no Kubernetes
-// object can have the name, because it contains a colon.
+// DeniedID is the ID of the object with the identities that the CA has revoked. Only the keyring emits this object: no
+// Kubernetes object can have the name, because the name contains a colon. It must not be modified.
 var DeniedID = object.ID{Group: object.OwnGroup, Kind: "DeniedIdentities", Name: model.DeniedName}
 
 const deniedVersion = "v1"
@@ -22,8 +22,8 @@ type deniedObject struct {
 	Identities []string `json:"identities"` // SPIFFE IDs
 }
 
-// NewDenied returns the object DeniedID with SPIFFE IDs, which it sorts. It does not validate the IDs; the normaliser
-// does. An error means that the list cannot be encoded as JSON.
+// NewDenied returns the object DeniedID with a sorted copy of the given SPIFFE IDs. It does not validate the IDs:
+// normalisation reports invalid ones as an error of the object. The error is that of encoding JSON.
 func NewDenied(identities []string) (*object.Object, error) {
 	content := deniedObject{slices.Sorted(slices.Values(identities))}
 	raw, err := json.Marshal(content)

@@ -228,8 +228,8 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	checkFailover(r, at, s.Failover)
 }
 
-// overlapping returns the reason for which Istio's webhook refuses a list of localities (validateLocalities); empty:
-// the list is valid. A part must not be empty, "*" must be at the end, and no locality may cover another one.
+// overlapping returns the reason why Istio's webhook refuses a list of localities (validateLocalities); empty if the
+// list is valid. A part must not be empty, "*" must be at the end, and no locality may cover another one.
 func overlapping(localities []string) string {
 	for i, l := range localities {
 		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
@@ -247,7 +247,7 @@ func overlapping(localities []string) string {
 	return ""
 }
 
-// covers reports whether a locality equals another one or contains it.
+// covers reports whether the locality wide is equal to the locality narrow, or contains it.
 func covers(wide, narrow string) bool {
 	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
 	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")

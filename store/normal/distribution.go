@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// DistributionAnnotation states which endpoints of a Service, of a ServiceEntry or of all services of a Namespace are
-// preferred (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
+// DistributionAnnotation is the annotation with the preferred endpoints of a Service, of a ServiceEntry or of all
+// services of a Namespace (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
 const DistributionAnnotation = "networking.istio.io/traffic-distribution"
 
 // distributions are the values of spec.trafficDistribution and of the annotation, in lower case; they are
@@ -34,8 +34,8 @@ func distribution(r *report, field string, obj *object.Object, ctx Lookup) model
 	return model.Distribution_DISTRIBUTION_ANY
 }
 
-// annotatedDistribution returns the preference in the annotation of an object; false: the annotation is missing. An
-// unknown value is a warning.
+// annotatedDistribution returns the preference in the annotation of an object; false if the annotation is missing or
+// empty. An unknown value causes a warning.
 func annotatedDistribution(r *report, obj *object.Object) (d model.Distribution, stated bool) {
 	text := obj.Annotations[DistributionAnnotation]
 	d, known := distributions[strings.ToLower(text)]

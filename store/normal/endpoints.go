@@ -50,7 +50,7 @@ func endpointSliceRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	return r.split(obj, obj.ID.Name, spec)
 }
 
-// maxEndpoints is the size of the endpoints in one record above which they are split, in bytes.
+// maxEndpoints is the size in bytes above which a list of endpoints is split into several records.
 const maxEndpoints = 64 << 10
 
 // split returns the records of one list of endpoints: one, or a power of two of them if the list is too large. The hash
@@ -82,8 +82,8 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 }
 
 // endpoints returns the endpoints of one entry of a slice, with the labels of its Pod and Node. If the entry names no
-// Pod, the Pod of its namespace with the address is used, as in istiod (getPod of its endpoint slices). So the Pods in
-// a manually written slice have identity and mTLS too. The slice alone then determines their readiness.
+// Pod, the Pod of its namespace with the address is used, as in istiod (getPod of its endpoint slices). So the
+// endpoints of a manually written slice have identity and mTLS, too. Their readiness is then that of the slice alone.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
@@ -105,7 +105,7 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 			r.errorf(fmt.Sprintf("%s.addresses[%d]", at, i), "%q is no IP address", address)
 			continue
 		}
-		one := base // usually there is one address
+		one := base // no copy: usually there is one address
 		if len(e.Addresses) > 1 {
 			one = cloneEndpoint(base)
 			one.Labels = base.Labels

@@ -66,10 +66,10 @@ var (
 	filters = append(slices.Clone(ordered), networkingv1.EnvoyFilter_Patch_REPLACE)
 )
 
-// operations maps each applyTo to the operations that have an effect. istiod ignores all others, and so do we. The
-// table follows the code of istiod (pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go) where the API
-// documentation differs: the latter says that ADD and REMOVE are ignored for HTTP_ROUTE, and that REPLACE is for two
-// kinds of filters only.
+// operations maps each applyTo to the operations that have an effect. All other operations are ignored, as by istiod.
+// The table follows the code of istiod (pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go) where the
+// API documentation differs: the latter says that ADD and REMOVE are ignored for HTTP_ROUTE, and that REPLACE is for
+// two kinds of filters only.
 var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter_Patch_Operation{
 	networkingv1.EnvoyFilter_LISTENER:            unordered,
 	networkingv1.EnvoyFilter_FILTER_CHAIN:        unordered,
@@ -188,7 +188,9 @@ func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_App
 	}
 }
 
-// RelativePatch reports whether a patch is relative to a filter that another patch may add or remove.
+// RelativePatch reports whether the effect of a patch depends on an existing element, which another patch may add or
+// remove. These are INSERT_BEFORE and INSERT_AFTER, REPLACE of an HTTP or network filter, and REMOVE except of HTTP
+// routes and route configurations. It is false for nil.
 func RelativePatch(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
 	switch p.GetPatch().GetOperation() {
 	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER:

@@ -61,7 +61,7 @@ func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Loo
 	return r.record(model.KindTrafficExtension, obj, obj.ID.Name, e)
 }
 
-// Limits of Istio's CustomResourceDefinitions (kubernetes/customresourcedefinitions.gen.yaml).
+// Maximum sizes in Istio's CustomResourceDefinitions (kubernetes/customresourcedefinitions.gen.yaml).
 const (
 	maxLua         = 64 << 10 // bytes of lua.inlineCode
 	maxTargetRefs  = 16

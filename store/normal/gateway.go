@@ -15,8 +15,8 @@ import (
 )
 
 // gatewayRecords validates an Istio Gateway as Istio's webhook does (pkg/config/validation, ValidateGateway;
-// https://istio.io/latest/docs/reference/config/networking/gateway/). Hosts, ports and protocols remain in the record
-// as they are written.
+// https://istio.io/latest/docs/reference/config/networking/gateway/). The record has hosts, ports and protocols as the
+// object states them.
 func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	gateway := &networkingv1.Gateway{}
 	if !r.spec(obj, gateway) {
@@ -50,7 +50,7 @@ func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	return r.record(model.KindGateway, obj, obj.ID.Name, gateway)
 }
 
-// checkGatewaySelector reports labels that no Pod can have. Istio's webhook admits them, also wildcards.
+// checkGatewaySelector warns of labels that no Pod can have, such as wildcards. Istio's webhook admits them.
 func checkGatewaySelector(r *report, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		if len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(labels[key])) > 0 {
@@ -131,8 +131,8 @@ func checkServerHost(r *report, at, text string) {
 	}
 }
 
-// checkServerTLS checks tls of a server. Contradictions about certificates spoil the Gateway: no certificate is served
-// that its author may not mean.
+// checkServerTLS checks tls of a server. Contradictory certificates make the Gateway invalid, so that no certificate is
+// served that the author may not intend.
 func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 	tls, protocol := s.GetTls(), strings.ToLower(s.GetPort().GetProtocol())
 	mode := tls.GetMode()
@@ -169,8 +169,9 @@ func checkServerTLS(r *report, at string, s *networkingv1.Server) {
 	}
 }
 
-// keepWhatEnvoyTakes leaves cipher suites and curves out for which Envoy would refuse a listener, and warns of them.
-// Pins that are no SHA-256 stay, because without its pins a server would accept other clients: they match none.
+// keepWhatEnvoyTakes removes cipher suites and curves for which Envoy would refuse a listener, and warns of them.
+// Invalid pins of client certificates stay: without them, a server would accept further clients, while an invalid pin
+// matches no client.
 func keepWhatEnvoyTakes(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	if tls == nil {
 		return

@@ -27,7 +27,7 @@ func certificateFields(tls *networkingv1.ServerTLSSettings) []certificateField {
 	}
 }
 
-// checkMeshCertificate refuses certificates beside mode ISTIO_MUTUAL, whose certificate is the mesh's.
+// checkMeshCertificate reports an error for certificates beside mode ISTIO_MUTUAL, whose certificate is the mesh's.
 func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	for _, f := range certificateFields(tls) {
 		if f.set {
@@ -36,7 +36,8 @@ func checkMeshCertificate(r *report, at string, tls *networkingv1.ServerTLSSetti
 	}
 }
 
-// checkPassed reports certificates of a server that passes TLS on. Istio's webhook admits them if there is one source.
+// checkPassed reports certificates of a server that passes TLS through, where they have no effect. Istio's webhook
+// admits a single source of certificates.
 func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	switch sources := certificateSources(tls); {
 	case len(sources) > 1:
@@ -48,8 +49,8 @@ func checkPassed(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	}
 }
 
-// certificateSources returns the fields that name the certificate of a server. More than one of them contradict each
-// other. A file of a certificate without its key is no source.
+// certificateSources returns the fields that name the certificate of a server; several such fields contradict each
+// other. The file of a certificate counts only together with the file of its key.
 func certificateSources(tls *networkingv1.ServerTLSSettings) (sources []string) {
 	for _, f := range certificateFields(tls) {
 		switch f.name {
@@ -68,7 +69,7 @@ func certificateSources(tls *networkingv1.ServerTLSSettings) (sources []string) 
 // mostCertificates is the number of certificates that a server presents: one with an RSA key and one with an ECDSA key.
 const mostCertificates = 2
 
-// checkServerCertificates checks the certificates of a server that ends TLS (SIMPLE, MUTUAL, OPTIONAL_MUTUAL).
+// checkServerCertificates checks the certificates of a server that terminates TLS (SIMPLE, MUTUAL, OPTIONAL_MUTUAL).
 func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	if sources := certificateSources(tls); len(sources) > 1 {
 		r.errorf(at+"."+sources[len(sources)-1], "stands with %s: want one source of certificates", sources[0])
@@ -85,7 +86,7 @@ func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSe
 	}
 	switch secrets := tls.CredentialName != "" || len(tls.CredentialNames) > 0; {
 	case tls.CaCrl == "":
-	case secrets: // admitted by Istio's webhook, which does not look at caCrl here
+	case secrets: // admitted by Istio's webhook, which ignores caCrl here
 		r.warnf(problem.NoEffect, at+".caCrl", "does not go with a Secret: the revocation list is the Secret's")
 	case !clients:
 		r.refusef(problem.NoEffect, at+".caCrl", "does not go with mode SIMPLE, which asks clients for no certificate")
@@ -104,8 +105,8 @@ func checkServerCertificates(r *report, at string, tls *networkingv1.ServerTLSSe
 	}
 }
 
-// checkCredential warns of a credential that nobody serves: own is for a certificate with a private key, otherwise it
-// is for certificates of authorities.
+// checkCredential warns of the name of a credential that this version does not serve. own reports that the credential
+// is a certificate with a private key; otherwise it has the certificates of authorities.
 func checkCredential(r *report, at, name string, own bool) {
 	const closed = "; connections are closed"
 	_, short, isMap := model.ConfigMapOf(name)
@@ -123,7 +124,7 @@ func checkCredential(r *report, at, name string, own bool) {
 	}
 }
 
-// checkCertificateFiles checks that files for all certificates are named, of a server without Secrets.
+// checkCertificateFiles reports an error if a server without Secrets does not name files for all of its certificates.
 func checkCertificateFiles(r *report, at string, tls *networkingv1.ServerTLSSettings, clients bool) {
 	if clients && tls.CaCertificates == "" {
 		r.requiredf(at+".caCertificates", "must not be empty with mode %v", tls.Mode)
@@ -146,7 +147,7 @@ func checkCertificateFiles(r *report, at string, tls *networkingv1.ServerTLSSett
 	}
 }
 
-// checkPins reports hashes of client certificates in a form that Envoy refuses. No certificate matches them.
+// checkPins warns of hashes of client certificates in a form that Envoy refuses. No certificate matches such a hash.
 func checkPins(r *report, at string, tls *networkingv1.ServerTLSSettings) {
 	const size = 32 // bytes of SHA-256
 	check := func(field string, pins []string, decode func(string) ([]byte, error)) {

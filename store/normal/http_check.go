@@ -47,8 +47,8 @@ func checkRegex(r *report, at, expr string) {
 	}
 }
 
-// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. zero allows 0, which stands
-// for "none".
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. zero also permits 0, which
+// means "no limit" or "off".
 func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	if d == nil {
 		return

@@ -10,39 +10,41 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Isolation has the settings for the isolation of tenants.
+// Isolation configures the rules by which tenants cannot claim hosts and addresses of each other. The zero value
+// reports breaches, and applies all objects.
 type Isolation struct {
-	On     bool              // objects that break a rule are ignored; otherwise they are reported only
+	On     bool              // true: objects that break a rule are ignored and reported; false: they are only reported
 	Ranges []netip.Prefix    // address ranges of Services and Pods of the clusters
-	Given  map[string]string // by host or wildcard: the only tenant that may own it
+	Given  map[string]string // host or wildcard -> the only tenant that may own it
 }
 
-// The functions below return IDs that stand for lookups by the isolation rules, in the Refs of an object. No source
-// emits objects with these IDs.
+// The functions below return IDs that represent lookups by the isolation rules in the Refs of an object: if the result
+// of the lookup changes, the object is normalised again. No source emits objects with these IDs.
 
 // isolationID returns the ID of one lookup.
 func isolationID(kind, name string) object.ID {
 	return object.ID{Group: object.OwnGroup, Kind: kind, Name: name}
 }
 
-// HostID stands for all Services and ServiceEntries with a host.
+// HostID returns the ID of the lookup of all Services and ServiceEntries with a host.
 func HostID(host string) object.ID { return isolationID("Host", host) }
 
-// BelowID stands for all ServiceEntries with a host that a wildcard covers.
+// BelowID returns the ID of the lookup of all ServiceEntries with a host that a wildcard covers.
 func BelowID(wildcard string) object.ID { return isolationID("HostsBelow", wildcard) }
 
-// AddressID stands for all Services and Pods with an address.
+// AddressID returns the ID of the lookup of all Services and Pods with an address.
 func AddressID(a netip.Addr) object.ID { return isolationID("AddressOwner", a.String()) }
 
-// NetworkID stands for all Services and Pods with an address in a network.
+// NetworkID returns the ID of the lookup of all Services and Pods with an address in a network. Bits beyond the prefix
+// are ignored.
 func NetworkID(p netip.Prefix) object.ID { return isolationID("NetworkOwner", p.Masked().String()) }
 
-// AsksAddress reports whether an ID stands for the owners of an address or of a network.
+// AsksAddress reports whether an ID is one of AddressID or NetworkID.
 func AsksAddress(id object.ID) bool {
 	return id.Group == object.OwnGroup && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
 }
 
-// NetworkOf returns the network of an ID that NetworkID returned; false for any other ID.
+// NetworkOf returns the network of an ID from NetworkID; false for any other ID.
 func NetworkOf(id object.ID) (netip.Prefix, bool) {
 	if id.Kind != "NetworkOwner" || id.Group != object.OwnGroup {
 		return netip.Prefix{}, false
@@ -51,10 +53,11 @@ func NetworkOf(id object.ID) (netip.Prefix, bool) {
 	return network, err == nil
 }
 
-// TenantID stands for the tenant of a namespace.
+// TenantID returns the ID of the lookup of a namespace's tenant.
 func TenantID(namespace string) object.ID { return isolationID("TenantOf", namespace) }
 
-// Owners finds the owners of hosts and addresses, for the rules of package isolation.
+// Owners finds the owners of hosts and addresses, for the rules of package isolation. Results are read-only; lists may
+// be nil.
 type Owners interface {
 	// Tenant returns the tenant of a namespace; known is false while it cannot be determined.
 	Tenant(namespace string) (name string, known bool)
@@ -76,38 +79,38 @@ type asked struct {
 	r *report
 }
 
-// Tenant implements isolation.Mesh.
+// Tenant returns the tenant of a namespace, and records the lookup.
 func (a asked) Tenant(namespace string) (string, bool) {
 	a.r.ref(TenantID(namespace))
 	return a.Owners.Tenant(namespace)
 }
 
-// Services implements isolation.Mesh.
+// Services returns the Services and ServiceEntries with a host, and records the lookup.
 func (a asked) Services(host string) []*model.Service {
 	a.r.ref(HostID(host))
 	return a.Owners.Services(host)
 }
 
-// Below implements isolation.Mesh.
+// Below returns the ServiceEntries with a host that a wildcard covers, and records the lookup.
 func (a asked) Below(wildcard string) []*model.Service {
 	a.r.ref(BelowID(wildcard))
 	return a.Owners.Below(wildcard)
 }
 
-// At implements isolation.Mesh.
+// At returns the Services with an address, and reports whether a Pod has it. It records the lookup.
 func (a asked) At(address netip.Addr) ([]*model.Service, bool) {
 	a.r.ref(AddressID(address))
 	return a.Owners.At(address)
 }
 
-// OwnPod implements isolation.Mesh.
+// OwnPod reports whether a Pod in the namespace of the object has an address, and records the lookup.
 func (a asked) OwnPod(address netip.Addr) bool {
 	a.r.ref(PodAtID(a.r.id, address.String()))
 	return a.Owners.OwnPod(a.r.id, address)
 }
 
-// Within implements isolation.Mesh. It records only the address that was found, since other owners in the network do
-// not change the result.
+// Within reports whether a Service or a Pod has an address in a network. It records only the address that was found, if
+// any, since other owners in the network do not change the result.
 func (a asked) Within(network netip.Prefix) bool {
 	found := a.Owners.Within(network)
 	if found.IsValid() {
@@ -119,8 +122,8 @@ func (a asked) Within(network netip.Prefix) bool {
 }
 
 // isolated reports the isolation rules that the records of an object break, and returns the remaining records. If
-// isolation is on, the first record that breaks a rule removes all records of the object. NetworkGateways are the
-// exception: only that record is removed.
+// isolation is on, a record that breaks a rule removes all records of the object. A record of NetworkGateways that does
+// so removes only itself.
 func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Record, ctx Lookup) []model.Record {
 	for i, record := range records {
 		switch _, alone := record.(*model.NetworkGateways); {
@@ -180,23 +183,23 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 	return out
 }
 
-// Nobody implements Owners without objects: tenants are not known, and hosts and addresses have no owners.
+// Nobody is an Owners without objects: tenants are not known, and hosts and addresses have no owners.
 type Nobody struct{}
 
-// Tenant implements Owners.
+// Tenant returns the namespace and false.
 func (Nobody) Tenant(namespace string) (string, bool) { return namespace, false }
 
-// Services implements Owners.
+// Services returns nil.
 func (Nobody) Services(string) []*model.Service { return nil }
 
-// Below implements Owners.
+// Below returns nil.
 func (Nobody) Below(string) []*model.Service { return nil }
 
-// At implements Owners.
+// At returns nil and false.
 func (Nobody) At(netip.Addr) ([]*model.Service, bool) { return nil, false }
 
-// OwnPod implements Owners.
+// OwnPod returns false.
 func (Nobody) OwnPod(object.ID, netip.Addr) bool { return false }
 
-// Within implements Owners.
+// Within returns the zero Addr.
 func (Nobody) Within(netip.Prefix) netip.Addr { return netip.Addr{} }

@@ -22,7 +22,7 @@ import (
 type KeySource struct {
 	URI     string        // URI of the key set; empty: found by OIDC discovery of the issuer
 	Issuer  string        // issuer for OIDC discovery; empty if URI is set
-	Timeout time.Duration // of one request, as the rule states it; 0: not stated
+	Timeout time.Duration // timeout of one request, as the rule states it; 0: not stated
 }
 
 // Separators in the text form of a KeySource.
@@ -31,8 +31,8 @@ const (
 	withinInfix  = " within "
 )
 
-// String returns the text form, which is also the name of the source's object: the URI, or "issuer " and the issuer,
-// followed by the timeout if stated.
+// String returns the text form, which is also the name of the object with the keys: the URI, or "issuer " and the
+// issuer. If a timeout is stated, " within " and the timeout follow.
 func (s KeySource) String() string {
 	out := cmp.Or(s.URI, issuerPrefix+s.Issuer)
 	if s.Timeout != 0 {
@@ -41,7 +41,7 @@ func (s KeySource) String() string {
 	return out
 }
 
-// ParseKeySource is the inverse of String. It fails if the timeout is invalid.
+// ParseKeySource returns the KeySource with the text form name (KeySource.String). It fails if the timeout is invalid.
 func ParseKeySource(name string) (s KeySource, err error) {
 	where, within, timed := strings.Cut(name, withinInfix)
 	if timed {
@@ -57,19 +57,21 @@ func ParseKeySource(name string) (s KeySource, err error) {
 	return s, nil
 }
 
-// KeysID returns the ID of the object with the keys of a source, for the rules of one namespace; namespaces are
-// separate because the number of sources of each is bounded. Only the leader emits such objects (store/jwks).
+// KeysID returns the ID of the object with the keys of a source, for the rules of one namespace. Each namespace has
+// objects of its own, because the number of sources of a namespace is bounded. Only the leader emits such objects
+// (store/jwks).
 func KeysID(namespace string, s KeySource) object.ID {
 	return object.ID{Origin: origin.New("", origin.JWKS), Group: object.OwnGroup, Kind: "KeySet", Namespace: namespace, Name: s.String()}
 }
 
-// Keys is the state of a key source.
+// Keys is the result of requesting a key source.
 type Keys struct {
 	Set    string `json:"set,omitempty"`    // JSON Web Key Set; empty: not fetched yet
-	Reason string `json:"reason,omitempty"` // why the last request failed; empty: it succeeded
+	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: it succeeded
 }
 
-// NewKeys returns the object with the keys of a source. It fails if they cannot be encoded as JSON.
+// NewKeys returns the object with the keys of a source; set and reason are the fields of Keys. id is a result of
+// KeysID. The error is that of encoding JSON.
 func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	raw, err := json.Marshal(Keys{set, reason})
 	if err != nil {
@@ -78,7 +80,7 @@ func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	return &object.Object{ID: id, Version: "v1", JSON: raw, Location: "JWKS"}, nil
 }
 
-// ParseKeys returns the keys in an object that NewKeys returned; for any other object the result is zero.
+// ParseKeys returns the keys in an object that NewKeys made. The result is zero if the JSON cannot be decoded.
 func ParseKeys(obj *object.Object) (k Keys) {
 	if json.Unmarshal(obj.JSON, &k) != nil {
 		return Keys{}
@@ -89,8 +91,7 @@ func ParseKeys(obj *object.Object) (k Keys) {
 // leastRSA is the minimum length of an RSA key, in bits.
 const leastRSA = 1024
 
-// usable returns the reason for which Envoy would refuse a key set because of this key, even among valid keys; nil: it
-// accepts the key.
+// usable returns the reason why Envoy would refuse a whole key set because of this key; nil if Envoy accepts the key.
 func usable(key jose.JSONWebKey) error {
 	var algorithms []string
 	switch of := key.Key.(type) {
@@ -113,9 +114,9 @@ func usable(key jose.JSONWebKey) error {
 	return nil
 }
 
-// ParseKeySet parses a JSON Web Key Set (RFC 7517). compact is the set as JSON, without unusable keys,
-// private parts and certificates. private reports whether a key in raw had a private part. It fails if
-// raw is not a key set, or no key in it is usable.
+// ParseKeySet parses a JSON Web Key Set (RFC 7517). compact is the set as JSON, without unusable keys, private parts of
+// asymmetric keys, and certificates. private reports whether an asymmetric key in raw had a private part. It fails if
+// raw is not a key set, or no key in raw is usable.
 func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -19,7 +19,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin.
+// MeshID returns the ID of the ConfigMap with the mesh configuration, without an origin: istio, or istio-REVISION, in
+// the system namespace.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {
@@ -37,8 +38,8 @@ const (
 	networksKey = "meshNetworks"
 )
 
-// configMapRecords returns the record of certificates of authorities. It warns of a mesh configuration in the wrong
-// namespace; ParseMesh reads the right one.
+// configMapRecords returns the record of a ConfigMap with certificates of authorities. It warns of a mesh configuration
+// in the wrong namespace, and skips the one in effect, which ParseMesh parses.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
 	if n.named(obj.ID) {
@@ -53,7 +54,8 @@ func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []
 	return authorityRecords(r, obj)
 }
 
-// Mesh is a parsed mesh configuration. A nil part is invalid, and its previous version remains in effect.
+// Mesh is a parsed mesh configuration. Config or Networks is nil if this part is invalid; its previous version remains
+// in effect then. Networks is empty, not nil, if key meshNetworks is missing.
 type Mesh struct {
 	Config   *meshv1.MeshConfig
 	Networks *meshv1.MeshNetworks
@@ -62,7 +64,8 @@ type Mesh struct {
 	Unsaid bool
 }
 
-// ParseMesh parses the keys mesh and meshNetworks of the ConfigMap, and applies the defaults.
+// ParseMesh parses the keys mesh and meshNetworks of the ConfigMap, and applies the defaults. Invalid content becomes
+// Problems. The result belongs to the caller.
 func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -93,7 +96,8 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	return out
 }
 
-// MeshRecord returns the record of a mesh configuration. Errors are those of model.New.
+// MeshRecord returns the record of a mesh configuration. The record keeps config, which must not change afterwards.
+// Errors are those of model.New.
 func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
 	return model.New(model.MeshKey, 0, config)
 }
@@ -131,7 +135,8 @@ func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.Fie
 	return stated, true
 }
 
-// overlay returns the defaults with the stated top-level fields replaced, each as a whole, even by false or 0.
+// overlay returns the defaults with the stated top-level fields replaced by those of user. A field is replaced as a
+// whole, even by false or 0.
 func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
 	config := model.MeshDefaults()
 	to, from := config.ProtoReflect(), user.ProtoReflect()
@@ -232,7 +237,7 @@ func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_Certificat
 }
 
 // CACertificates returns the certificates of further CAs in a mesh configuration (caCertificates), as PEM texts.
-// Invalid entries are omitted.
+// Entries with anything but certificates are omitted. The result is nil without entries, or for a nil config.
 func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
@@ -242,7 +247,7 @@ func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	return texts
 }
 
-// SignerCertificates returns those of CACertificates whose certSigners contain a signer of Kubernetes.
+// SignerCertificates returns the elements of CACertificates whose certSigners contain a signer of Kubernetes.
 func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if slices.Contains(ca.GetCertSigners(), signer) && certificatesAlone([]byte(ca.GetPem())) {

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MergeMesh merges the mesh configuration of a revision (own) into one that several revisions share, both YAML. The
-// result is JSON.
+// MergeMesh merges the mesh configuration of a revision (own) into one that several revisions share. Both are YAML, and
+// may be empty. The result is JSON.
 //
 // A field of own replaces the shared one, with these exceptions (istio: pkg/config/mesh/mesh.go, ApplyMeshConfig).
 // defaultConfig and defaultProviders are merged by field, and defaultConfig.proxyMetadata by key. extensionProviders
-// are merged by name. trustDomainAliases are united.
+// are merged by name. trustDomainAliases of both are combined, without duplicates.
 //
-// It fails if a text is not a YAML object.
+// It fails if a text is neither empty nor a YAML object.
 func MergeMesh(shared, own string) (string, error) {
 	under, err := meshFields(shared)
 	if err != nil {
@@ -47,7 +47,8 @@ func MergeMesh(shared, own string) (string, error) {
 	return string(raw), err
 }
 
-// meshFields returns the fields of a mesh configuration by their JSON names.
+// meshFields returns the top-level fields of a mesh configuration in YAML, by their JSON names; empty for an empty
+// text.
 func meshFields(text string) (map[string]any, error) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
@@ -77,8 +78,8 @@ func camelKeys(fields map[string]any) map[string]any {
 	return out
 }
 
-// mergeFields merges two messages by field; over has priority. A value that is not an object replaces the other one,
-// and is reported when it is parsed.
+// mergeFields merges two messages by field; over has priority. If either value is not an object, the result is over; a
+// wrong type is reported when the result is parsed.
 func mergeFields(under, over any) any {
 	a, isA := under.(map[string]any)
 	b, isB := over.(map[string]any)

@@ -26,7 +26,7 @@ func (n *Normalizer) fqdn(host, namespace string) string {
 func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
 
 // checkExportTo refuses lists of namespaces that Istio's webhook refuses beyond exportTo (validateExportTo in Istio's
-// pkg/config/validation): a repeated namespace, others beside "*", and "~" unless nobody is true.
+// pkg/config/validation): a repeated namespace, further entries beside "*", and "~" unless nobody is true.
 func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
 	const at = "spec.exportTo"
 	seen := map[string]bool{}
@@ -97,8 +97,7 @@ func gateway(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// wildcardHost returns the reason for which a host, which may begin with a wildcard label, is invalid; empty: it is
-// valid.
+// wildcardHost returns the reason why a host, which may begin with a wildcard, is invalid; empty if it is valid.
 func wildcardHost(host string) string {
 	if host == "*" {
 		return ""
@@ -115,8 +114,7 @@ func wildcardHost(host string) string {
 	return plainHost(host)
 }
 
-// plainHost returns the reason for which a host without wildcards is invalid; empty: it is valid. IP addresses are
-// valid.
+// plainHost returns the reason why a host without wildcards is invalid; empty if it is valid. IP addresses are valid.
 func plainHost(host string) string {
 	if host == "" {
 		return "must not be empty"
@@ -148,7 +146,7 @@ func (r *report) hostname(at, host string) {
 	}
 }
 
-// addressOrPrefix returns the reason for which a text is neither an IP address nor a CIDR; empty: it is one.
+// addressOrPrefix returns the reason why a text is neither an IP address nor a CIDR; empty if it is valid.
 func addressOrPrefix(s string) string {
 	if strings.Contains(s, "/") {
 		if _, err := netip.ParsePrefix(s); err != nil {
@@ -175,7 +173,7 @@ func (r *report) port(path string, number uint32) {
 	}
 }
 
-// labels reports invalid labels. A value that is only too long is a warning, as Istio accepts it.
+// labels reports invalid labels. A value that is valid except for its length is a warning, since Istio accepts it.
 func (r *report) labels(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
@@ -195,7 +193,8 @@ func (r *report) labels(path string, labels map[string]string) {
 var (
 	// labelValue matches the characters of a label's value, at any length.
 	labelValue = regexp.MustCompile(`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`)
-	// nameLabel matches names of ports and subsets: a DNS label in upper or lower case, as in Istio (pkg/config/labels).
+	// nameLabel matches names of ports and subsets: a DNS label in upper or lower case, as in Istio
+	// (pkg/config/labels).
 	nameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 )
 
@@ -207,7 +206,7 @@ func (r *report) name(path, name string) {
 }
 
 // selector reports invalid labels in a selector of workloads. A label that no workload can have is a warning: the
-// selector matches nothing. A wildcard is an error, since its author expects more than that (Istio:
+// selector matches no workload. A wildcard is an error, since the author expects that it matches (Istio:
 // validateWorkloadSelector).
 func (r *report) selector(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {

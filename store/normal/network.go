@@ -23,7 +23,7 @@ import (
 const (
 	gatewayPortLabel       = "networking.istio.io/gatewayPort"
 	nodeSelectorAnnotation = "traffic.istio.io/nodeSelector"
-	gatewayPort            = 15443 // port of gateways that state none
+	gatewayPort            = 15443 // port of gateways that do not state a port
 )
 
 // network returns the network of one endpoint of an object. Sources by priority: the label of its Pod, the label of the
@@ -43,8 +43,8 @@ func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, 
 	return cmp.Or(networkFromCIDR(ctx.Networks(), address), n.Network)
 }
 
-// networkFromCluster returns the network that contains all endpoints of a cluster (fromRegistry); of several, the least
-// name.
+// networkFromCluster returns the network that contains all endpoints of a cluster (fromRegistry): the alphabetically
+// first such network; empty if there is no such network.
 func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		for _, e := range networks.Networks[name].GetEndpoints() {
@@ -56,7 +56,8 @@ func networkFromCluster(networks *meshv1.MeshNetworks, cluster string) string {
 	return ""
 }
 
-// networkFromCIDR returns the network that contains an address (fromCidr); of several, the least name.
+// networkFromCIDR returns the network that contains an address (fromCidr): the alphabetically first such network; empty
+// if there is no such network.
 func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -109,9 +110,9 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 	}
 }
 
-// MeshGateways returns the record of the gateways that meshNetworks defines by address; nil: it defines none. resolved
-// returns the addresses of a host name, and refs are the IDs of all names that were looked up. Errors are those of
-// model.New.
+// MeshGateways returns the record of the gateways that meshNetworks defines by address, sorted; nil without such
+// gateways. resolved returns the addresses of a host name by its ID (ResolvedID). refs has the IDs of all names that
+// were looked up, in any order. networks may be nil. Errors are those of model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
 	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
@@ -136,8 +137,9 @@ func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(o
 	return record, refs, err
 }
 
-// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks. The
-// gateways have the addresses of the Service that are reachable from outside of its cluster.
+// networkGateways returns the record of a Service that is a gateway of networks, by its label or by meshNetworks; nil
+// for other Services. The gateways in the record have the addresses at which the Service is reachable from outside of
+// its cluster.
 func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) []model.Record {
 	gateways := n.gatewaysOf(r, obj, ctx)
 	if len(gateways) == 0 {
@@ -238,7 +240,7 @@ func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Looku
 	return out
 }
 
-// nodePort returns the node port for a port of a Service; without one, the port itself.
+// nodePort returns the node port for a port of a Service; the port itself if it has no node port.
 func nodePort(svc *corev1.Service, port uint32) uint32 {
 	for _, p := range svc.Spec.Ports {
 		if uint32(p.Port) == port && p.NodePort != 0 {

@@ -1,5 +1,5 @@
 // Package normal turns raw API objects into records: it validates them, resolves names, applies defaults, and reports
-// problems.
+// problems. A record is the form in which the store and the plan have an object.
 //
 // Owns: nothing; all functions are pure.
 // Reads: store/object, store/model.
@@ -9,8 +9,8 @@
 // NetworkGateways. So a change of keys is a change of the policies that use them, and affects their listeners only.
 // Planning does not wait for any server.
 //
-// A private key is not part of its record. Object returns it beside the record (ingest.UnsealedRecord), which is
-// written once the key is sealed. Other records do not wait for a key that cannot be sealed.
+// A private key is not part of its record. Object returns it beside the record (Result.Private). The record is written
+// once the key is sealed. Other records do not wait for a key that cannot be sealed.
 package normal
 
 import (
@@ -32,22 +32,23 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Options contains the settings, beside the mesh configuration, on which the records depend.
+// Options contains the settings, in addition to the mesh configuration, on which the records depend.
 type Options struct {
 	Domain          string // DNS suffix of the cluster; default cluster.local
 	Cluster         string // name of the config cluster (CLUSTER_ID of its proxies); default Kubernetes
 	Network         string // network of endpoints to which no other rule assigns one; usually empty
 	Revision        string // the mesh configuration is ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // namespace of that ConfigMap; default istio-system
-	// Signers reports whether Kubernetes signers sign workload certificates. Their certificates are then found in the mesh
-	// configuration (caCertificates, certSigners).
+	// Signers reports whether Kubernetes signers sign workload certificates. Their certificates are then found in the
+	// mesh configuration (caCertificates, certSigners).
 	Signers bool
 	// Automatic has the ranges of the automatic addresses for hosts of ServiceEntries that state no address
 	// (PILOT_ENABLE_IP_AUTOALLOCATE); empty: such hosts get no addresses.
 	Automatic []netip.Prefix
 	// KeysOfCluster permits key sets of RequestAuthentications at Services and Pods of the clusters (--jwks-cluster).
 	KeysOfCluster bool
-	// ResolveGateways enables the resolution of network gateways whose address is a host name (RESOLVE_HOSTNAME_GATEWAYS).
+	// ResolveGateways enables the resolution of network gateways whose address is a host name
+	// (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
 	// MergedListeners configures one listener for each TCP port of every headless Service
 	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER); otherwise only Services with the annotation have that. LocalNames
@@ -59,7 +60,7 @@ type Options struct {
 // Normalizer turns objects into records with given Options. It is immutable and safe for concurrent use.
 type Normalizer struct{ Options }
 
-// New returns a Normalizer; empty options have their defaults.
+// New returns a Normalizer. Domain, Cluster and SystemNamespace have defaults; the domain is lower-cased.
 func New(o Options) *Normalizer {
 	o.Domain = cmp.Or(strings.ToLower(o.Domain), "cluster.local")
 	o.Cluster = cmp.Or(o.Cluster, "Kubernetes")
@@ -67,8 +68,8 @@ func New(o Options) *Normalizer {
 	return &Normalizer{o}
 }
 
-// Lookup finds the objects that one object depends on, each in the origin of that object. Results are immutable; nil or
-// zero stands for a missing object.
+// Lookup finds the objects that one object depends on, each in the origin of that object. Results must not be changed.
+// nil or zero stands for a missing object.
 type Lookup interface {
 	Pod(id object.ID) *Pod
 	PodAt(id object.ID) *Pod // by address (PodAtID)
@@ -80,8 +81,8 @@ type Lookup interface {
 	Networks() *meshv1.MeshNetworks // nil: there is no meshNetworks
 	// Automatic returns the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
-	// AutomaticAt returns the AutomaticID of the ServiceEntry with an automatic address (AutomaticAtID); zero: it is not
-	// assigned.
+	// AutomaticAt returns the AutomaticID of the ServiceEntry with an automatic address (AutomaticAtID); zero: it is
+	// not assigned.
 	AutomaticAt(id object.ID) object.ID
 	Resolved(id object.ID) []string // addresses of a host name (ResolvedID)
 	Keys(id object.ID) Keys         // state of a key source (KeysID)
@@ -92,23 +93,25 @@ type Lookup interface {
 type Result struct {
 	Records  []model.Record
 	Problems []object.Problem
-	// Spoiled reports that the object has an error. Records is then empty, and the previous records remain in effect.
+	// Spoiled reports that the object has an error. Records is then empty, and the previous records remain in effect. A
+	// configuration object of a cluster other than the config cluster has an error without being spoiled: its previous
+	// records are removed.
 	Spoiled bool
-	// Refused lists the problems for which the webhook refuses the object, although an existing one is applied. istiod has
-	// the same difference, since it does not validate stored objects again. Problems contains them as warnings too.
+	// Refused lists the problems for which the webhook refuses the object, although an existing one is applied. istiod
+	// has the same difference, since it does not validate stored objects again. Problems contains them as warnings too.
 	Refused []object.Problem
-	// Closed is set for a spoiled policy: the record to use until a valid version exists. It refuses all requests to the
-	// workloads that the policy selects.
+	// Closed is set for a spoiled policy: the record to use until a valid version exists. It refuses all requests to
+	// the workloads that the policy selects.
 	Closed model.Record
-	// Refs identifies the objects that were looked up, whether they exist or not: Pods, Pods by address (PodAtID), Nodes
-	// or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners (HostID). After a change of one
-	// of them the object has to be normalised again.
+	// Refs identifies the objects that were looked up, whether they exist or not: Pods, Pods by address (PodAtID),
+	// Nodes or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners (HostID). After a
+	// change of one of them the object has to be normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's. The record does not contain it, and may be stored only
 	// after the key is sealed. nil: the object has no private key.
 	Private model.PrivateKey
-	// Until is the end of validity of the certificate of Private, which is the value of the field UntilAt. Both are empty
-	// without a certificate.
+	// Until is the end of validity of the certificate of Private, which is the value of the field UntilAt. Both are
+	// empty without a certificate.
 	Until   time.Time
 	UntilAt string
 	// UsesMesh reports whether the result depends on the mesh configuration.
@@ -126,9 +129,9 @@ var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
-// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, which others depend
-// on (see their Parse functions). Kubernetes' kinds are read from every cluster, Istio's from the config cluster (see
-// configuration).
+// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, on which records of
+// other kinds depend (ParseNode, ParseRole). Kubernetes' kinds are read from every cluster, Istio's from the config
+// cluster (see configuration).
 var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
@@ -168,8 +171,10 @@ func Served(obj *object.Object) bool {
 	return slices.Contains(kinds[kindKey{obj.ID.Group, obj.ID.Kind}].versions, obj.Version)
 }
 
-// Object returns the normal form of one object. Kinds that only others depend on (Node, Namespace, Role, ConfigMap)
-// have Parse functions instead, and yield no records here.
+// Object returns the normal form of one object, and does not change the object. For Nodes, Roles and ClusterRoles,
+// which only other objects depend on, the Result is zero (ParseNode, ParseRole). For a kind that is not read, the
+// Result has no records, and a warning unless the kind is irrelevant to a mesh. A version that is not served spoils the
+// object.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
@@ -203,8 +208,8 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	return result
 }
 
-// SourceObject returns the ID of the object that a record was made from: the inverse of the keys in Object. It returns
-// the zero ID for the Mesh record and for the gateways of meshNetworks.
+// SourceObject returns the ID of the object that a record was made from. It returns the zero ID for the Mesh record and
+// for the gateways of meshNetworks.
 func SourceObject(key model.Key) object.ID {
 	id := object.ID{Origin: key.Origin, Namespace: key.Namespace, Name: key.Name}
 	id.Group, id.Kind = key.Kind.Object()
@@ -268,7 +273,7 @@ type report struct {
 // maxProblems bounds the problems reported for one object.
 const maxProblems = 50
 
-// errorf reports an invalid field, and spoils the object. The methods below it do so with other codes.
+// errorf reports an invalid field, and spoils the object. The three methods after it do the same with other codes.
 func (r *report) errorf(field, format string, args ...any) {
 	r.spoil(problem.Invalid, field, format, args...)
 }
@@ -365,7 +370,7 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 	return []model.Record{record}
 }
 
-// CompareProblems orders problems by object, then field, then message.
+// CompareProblems orders problems by object (namespace, kind, name, group, origin), then location, field and message.
 func CompareProblems(a, b object.Problem) int {
 	if a.ID != b.ID {
 		return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),

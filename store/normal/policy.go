@@ -25,10 +25,10 @@ func IsPolicy(id object.ID) bool {
 }
 
 // Closed returns the record to use for a policy without any valid version: it refuses all requests to the selected
-// workloads. If the JSON of obj is nil or its selector is invalid, all workloads in the policy's scope are selected:
-// its namespace, or the mesh for the root namespace. With targetRefs, the proxies of the Gateways that these name are
-// selected. The result is nil for objects that are not policies, have targetRefs without a Gateway, have no name, or
-// are not in the config cluster.
+// workloads. root is the mesh's root namespace. If the JSON of obj is nil or its selector is invalid, all workloads in
+// the policy's scope are selected: its namespace, or the mesh for the root namespace. With targetRefs, the proxies of
+// the Gateways that these name are selected. The result is nil for objects that are not policies, have targetRefs
+// without a Gateway, have no name, or are not in the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
@@ -83,8 +83,8 @@ func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.P
 
 // policySpec returns the scope of a policy. A policy in the root namespace applies to the whole mesh, except a
 // PeerAuthentication with a selector, which applies to the root namespace
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector). A policy with targets applies
-// to the Gateways among them; without a Gateway the result is nil.
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector). A policy with targets
+// applies to the Gateways among them; without a Gateway the result is nil.
 func policySpec(id object.ID, selector map[string]string, root string, targets []*typev1.PolicyTargetReference) *model.PolicySpec {
 	if len(targets) > 0 {
 		names := model.TargetGateways(targets)

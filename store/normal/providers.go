@@ -41,7 +41,7 @@ func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	config.ExtensionProviders, r.spoiled = good, spoiled
 }
 
-// providerService validates that a provider has a kind and, where the kind requires them, a service and a port.
+// providerService validates that a provider has a kind and, if its kind requires them, a service and a port.
 func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	m := p.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))

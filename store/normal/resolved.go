@@ -15,12 +15,13 @@ func ResolvedID(name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.DNS), Group: object.OwnGroup, Kind: "ResolvedName", Name: name}
 }
 
-// resolvedObject is the content of such an object.
+// resolvedObject is the JSON of an object with the addresses of a host name.
 type resolvedObject struct {
 	Addresses []string `json:"addresses"`
 }
 
-// NewResolved returns the object with the IP addresses of a host name. It fails if they cannot be encoded as JSON.
+// NewResolved returns the object with the IP addresses of a host name. It fails if the addresses cannot be encoded as
+// JSON.
 func NewResolved(name string, addresses []string) (*object.Object, error) {
 	raw, err := json.Marshal(resolvedObject{addresses})
 	if err != nil {
@@ -29,7 +30,8 @@ func NewResolved(name string, addresses []string) (*object.Object, error) {
 	return &object.Object{ID: ResolvedID(name), Version: "v1", JSON: raw, Location: "DNS"}, nil
 }
 
-// ParseResolved returns the addresses in an object that NewResolved returned, and nil for any other object.
+// ParseResolved returns the addresses in an object that NewResolved made; nil: it has no addresses, or is another
+// object.
 func ParseResolved(obj *object.Object) []string {
 	var content resolvedObject
 	if json.Unmarshal(obj.JSON, &content) != nil {

@@ -26,8 +26,8 @@ func (o *Role) Equal(other *Role) bool {
 
 // ParseRole parses a Role or ClusterRole. A rule for Secrets with resourceNames does not grant list
 // (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). Of an aggregated ClusterRole
-// the rules in the object count. With an error among the problems the Role is nil, and the previous one remains in
-// effect.
+// only the rules in the object count. If the object cannot be parsed, the Role is nil, there is a problem, and the
+// previous Role remains in effect.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {

@@ -13,10 +13,11 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// ReadsOfSecrets reports whether records contain the value of a key of a Secret. Sources may drop other values.
+// ReadsOfSecrets reports whether records may contain the value of a key of a Secret. Sources may drop other values.
 func ReadsOfSecrets(key string) bool { return key == pullsecret.Key || credential.Reads(key) }
 
-// ReadsOfConfigMaps reports whether records contain the value of a key of a ConfigMap. Sources may drop other values.
+// ReadsOfConfigMaps reports whether records may contain the value of a key of a ConfigMap. Sources may drop other
+// values.
 func ReadsOfConfigMaps(key string) bool {
 	return key == meshKey || key == networksKey || credential.Public(key)
 }

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// untranslatedLabel is Knative's way to keep ports of Gateways from translation (istio:
+// untranslatedLabel is the label by which Knative keeps ports of Gateways from being translated (istio:
 // pilot/pkg/model/gateway.go, DisableGatewayPortTranslationLabel). Any value counts.
 const untranslatedLabel = "experimental.istio.io/disable-gateway-port-translation"
 
@@ -34,8 +34,9 @@ var protocolNames = map[string]model.Protocol{
 	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
-// protocolOf returns the protocol of a Service's port. Sources by priority: appProtocol, the prefix of the port's name,
-// a well-known port, detection (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
+// protocolOf returns the protocol of a Service's port. The sources by priority are appProtocol, the prefix of the
+// port's name, a well-known port, and detection by the proxy
+// (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
 func protocolOf(p corev1.ServicePort) model.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
 		return model.Protocol_PROTOCOL_UDP

@@ -62,7 +62,8 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
 
-// addressesNeeded warns of TCP ports without an address, whose connections cannot be told from those to other hosts.
+// addressesNeeded warns of TCP ports without an address: their connections cannot be distinguished from those to other
+// hosts.
 func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
 	if len(entry.Addresses) > 0 || len(n.Automatic) > 0 && len(automaticHosts(obj, entry)) > 0 {
 		return

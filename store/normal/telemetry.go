@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// telemetryRecords returns the record of a Telemetry. One with targetRefs applies to the Gateways among them only; with
-// none it yields no record.
+// telemetryRecords returns the record of a Telemetry. A Telemetry with targetRefs applies only to the Gateways among
+// them; without a Gateway among them it yields no record.
 func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	t := &telemetryv1.Telemetry{}
 	if !r.spec(obj, t) {

@@ -68,7 +68,8 @@ func gateways(names []string, namespace string) []string {
 	return sortedSet(out)
 }
 
-// Destinations calls fn with each destination of a VirtualService and with its path, such as spec.http[0].mirror.
+// Destinations calls fn with each destination of a VirtualService and with its path, such as spec.http[0].mirror, in
+// the order http, tls, tcp. Missing destinations are skipped. fn may change the destination.
 func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, format string, args ...any) {
 		if d != nil {

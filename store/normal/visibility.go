@@ -17,7 +17,6 @@ import (
 // configuration allows for its namespace, if that applies to sidecars. It never extends exportTo. Policies match the
 // labels of the Namespace in the entry's own source and cluster (istio.io/api mesh/v1alpha1/config.proto,
 // ServiceEntryVisibility).
-// a change of the mesh configuration may enable it
 func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []string {
 	r.mesh = true // an edit of the mesh configuration may begin to apply
 	settings := ctx.Mesh().GetServiceEntryVisibility()

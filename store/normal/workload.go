@@ -49,7 +49,8 @@ type Node struct {
 	Labels   map[string]string // for the selectors of gateways; nil without an external address
 }
 
-// Equal reports whether two Nodes are equal; nil stands for a missing Node.
+// Equal reports whether two Nodes are equal for endpoints and for gateways at node ports; nil stands for a missing
+// Node.
 func (n *Node) Equal(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o
@@ -57,7 +58,8 @@ func (n *Node) Equal(o *Node) bool {
 	return n.Locality == o.Locality && n.SameGateway(o)
 }
 
-// SameGateway reports whether two Nodes are equal for gateways at node ports; nil stands for a missing Node.
+// SameGateway reports whether two Nodes are equal for gateways at node ports; nil stands for a missing Node, which
+// equals a Node without an external address.
 func (n *Node) SameGateway(o *Node) bool {
 	if n == nil || o == nil {
 		return n == o || n == nil && o.External == "" || o == nil && n.External == ""
@@ -65,8 +67,8 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID returns the ID that stands for the Pod with an address in an object's namespace, in the Refs of an object
-// that depends on it.
+// PodAtID returns the ID that stands for the Pod with an address, in the namespace and origin of an object. It is in
+// the Refs of an object that depends on this Pod.
 func PodAtID(of object.ID, address string) object.ID {
 	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
 }
@@ -74,7 +76,7 @@ func PodAtID(of object.ID, address string) object.ID {
 // IsPodAt reports whether an ID was returned by PodAtID.
 func IsPodAt(id object.ID) bool { return id.Kind == podAddress }
 
-// podAddress is the kind of such IDs. Kubernetes has no kind of this name.
+// podAddress is the kind of the IDs of PodAtID. Kubernetes has no kind of this name.
 const podAddress = "PodAddress"
 
 // AllNodes returns the ID that stands for all Nodes of an origin, in the Refs of an object that depends on them.
@@ -105,7 +107,8 @@ type owned struct {
 	} `json:"ownerReferences"`
 }
 
-// ParsePod parses a Pod. With an error among the problems the Pod is nil, and the previous one remains in effect.
+// ParsePod parses a Pod. If it cannot be parsed, the Pod is nil, there is an error among the problems, and the previous
+// Pod remains in effect. Other problems are warnings.
 func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -191,7 +194,7 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode parses a Node. With an invalid status it has no external address.
+// ParseNode parses a Node; the result is never nil. With an invalid status it has no external address.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -218,7 +221,7 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace parses a Namespace. All problems are warnings.
+// ParseNamespace parses a Namespace; the result is never nil. All problems are warnings.
 func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	preferred, _ := annotatedDistribution(r, obj)

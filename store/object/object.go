@@ -15,15 +15,15 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Op is the kind of change.
+// Op is the kind of an Event.
 type Op uint8
 
 const (
 	Put    Op = iota + 1 // the object exists and has this content
 	Delete               // the object is gone; only its ID is set
 	Broken               // the object exists and cannot be read, for the reason in Problem; the last good content stays in effect
-	// Synced concerns no object: everything that existed when the source started, or read again, has been emitted. ID has
-	// the source's origin; for files it is zero.
+	// Synced concerns no object: everything that existed when the source started, or read again, has been emitted. ID
+	// has the source's origin; for files it is zero.
 	Synced
 	// Forget concerns no object: everything that the source of the ID's origin has emitted is void until it has emitted
 	// everything again and Synced.
@@ -78,7 +78,7 @@ func (id ID) Compare(o ID) int {
 		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
-// Why is the source's evidence that an object is gone.
+// Why is the reason for which a source considers an object gone.
 type Why uint8
 
 const (
@@ -100,13 +100,13 @@ var whys = [...]struct{ word, clause string }{
 	Missing:   {"missing", "are missing in the folder"},
 }
 
-// String returns the reason as a clause, for messages.
+// String returns the reason as a clause about several objects, for messages.
 func (w Why) String() string { return whys[w].clause }
 
 // MarshalText implements encoding.TextMarshaler.
 func (w Why) MarshalText() ([]byte, error) { return []byte(whys[w].word), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. A word of a newer build is an error.
+// UnmarshalText implements encoding.TextUnmarshaler. An unknown word, as of a newer build, is an error.
 func (w *Why) UnmarshalText(text []byte) error {
 	for i, one := range whys {
 		if one.word == string(text) {
@@ -117,7 +117,7 @@ func (w *Why) UnmarshalText(text []byte) error {
 	return fmt.Errorf("reason %.40q: unknown", text)
 }
 
-// Object is one API object as it was read. Goroutines share it; it is immutable.
+// Object is one API object as it was read. Goroutines share it, so it must not be changed.
 type Object struct {
 	ID          ID
 	Version     string // of the API: v1, v1alpha3, ...
@@ -142,8 +142,8 @@ type Event struct {
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	// Kinds is for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely, sorted. Other
-	// sources have nil, which means all kinds.
+	// Kinds is for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely, sorted. For
+	// other sources it is nil, which means all kinds.
 	Kinds []ID
 }
 

@@ -1,5 +1,5 @@
-// Package obs names everything that Navarch shows of itself, in one place: keys of log lines, metrics and their labels.
-// It also samples log lines that clients can cause, and parses log levels.
+// Package obs defines everything that Navarch shows of itself, in one place: keys of log lines, metrics and their
+// labels. It also samples log lines that clients can cause, and parses log levels.
 //
 // Owns: the metrics registry. Reads: nothing of ours. Never: a label per proxy, key material.
 package obs
@@ -321,7 +321,7 @@ func init() {
 	Build.WithLabelValues("pilot", Version).Set(1)
 }
 
-// Metrics returns the metrics, for reports.
+// Metrics returns the gatherer of all metrics of this process.
 func Metrics() prometheus.Gatherer { return registry }
 
 // Handler serves the metrics in Prometheus' format.

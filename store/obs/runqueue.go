@@ -6,14 +6,15 @@ import (
 )
 
 // RunQueue measures how long runnable goroutines wait for a processor (runtime/metrics, /sched/latencies). Long waits
-// mean that the machine is full, whichever process fills it. The zero value is ready. One goroutine may use it.
+// mean that the machine is full, whichever process fills it. The zero value is ready for use, by one goroutine.
 type RunQueue struct {
 	sample [1]metrics.Sample
 	before []uint64
 }
 
-// Since returns a quantile of the waits since the last call: share .99 returns the wait of all but the slowest
-// hundredth. The result is the lower bound of the histogram's bucket; 0 if nothing waited or the metric is missing.
+// Since returns a quantile of the waits since the last call; the first call counts from the start of the process. Share
+// .99 returns the wait of all but the slowest hundredth. The result is the lower bound of the histogram's bucket; 0 if
+// nothing waited or the metric is missing.
 func (q *RunQueue) Since(share float64) time.Duration {
 	q.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(q.sample[:])

@@ -23,7 +23,7 @@ const (
 // Levels contains the least level of the log lines of each scope. Its methods may be called from any goroutine.
 type Levels struct{ scopes []*Scope }
 
-// Scope is a part of a process's log lines.
+// Scope is a part of a process's log lines. Its methods may be called from any goroutine.
 type Scope struct {
 	Name, About string
 	level       slog.LevelVar
@@ -76,12 +76,12 @@ func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }
 
-// Level returns the word for the scope's level.
+// Level returns the word for the scope's level: debug, info, warn, error, fatal or none.
 func (s *Scope) Level() string {
 	return cmp.Or(levelWords[s.level.Level()], "none")
 }
 
-// Set changes the level of the scope. The error names a word that is not a level.
+// Set changes the level of the scope. If word is not a level, the error names it, and the level stays.
 func (s *Scope) Set(word string) error {
 	level, known := levels[strings.ToLower(word)]
 	if !known {
@@ -91,7 +91,7 @@ func (s *Scope) Set(word string) error {
 	return nil
 }
 
-// Reset restores the level of the start.
+// Reset restores the level that the scope had at the start.
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
 // Scoped returns a logger whose lines belong to a scope and name it at their end. If the logger's handler is not from

@@ -17,7 +17,8 @@ import (
 
 // Tracer writes spans about one revision of the store, from the event that caused it to the ACKs of proxies. All
 // processes write into one trace without communication: the ids of the trace and of its first span are hashes of the
-// mesh, the etcd cluster and the revision. A nil Tracer does nothing. It is safe for concurrent use.
+// mesh, the etcd cluster and the revision. On a nil Tracer the methods that write spans do nothing; Begin and Close
+// panic. It is safe for concurrent use.
 type Tracer struct {
 	mesh     string
 	provider *sdktrace.TracerProvider
@@ -35,7 +36,8 @@ const (
 	maxRevisions = 256
 )
 
-// NewTracer returns a Tracer that passes its spans to a processor. name is this process's.
+// NewTracer returns a Tracer that passes its spans to a processor. It writes nothing before Begin. name is this
+// process's.
 func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
@@ -45,7 +47,7 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	return t
 }
 
-// Begin sets the etcd cluster whose revisions are traced. Earlier events are not traced.
+// Begin sets the etcd cluster whose revisions are traced; 0: nothing is traced. Earlier events are not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
 // Close flushes the waiting spans. An error means that the exporter has not accepted them before ctx ended.
@@ -79,7 +81,7 @@ func (t *Tracer) Planned(revision int64, lane string, began, done time.Time, edi
 	}
 }
 
-// Acknowledged writes the span of one response, from sending it to its ACK, for the first responses of a revision.
+// Acknowledged writes the span of one response, from sending it to its ACK, for the first 64 responses of a revision.
 func (t *Tracer) Acknowledged(revision int64, typ, proxy string, sent, acked time.Time) {
 	if t.on() && t.counts(revision) {
 		t.span("push", revision, sent, acked, attribute.String(KeyType, typ), attribute.String(KeyProxy, proxy))

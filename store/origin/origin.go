@@ -13,16 +13,17 @@ import (
 
 // Origin is a part of the identity of every object and record: Service shop/web of two clusters are two objects. It is
 // comparable, and one word in size, since every key contains it. The zero Origin is that of data of the whole mesh,
-// which no object states.
+// which are not in any object.
 type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
 
-// The kinds of source.
+// The kinds of sources.
 const (
 	Files = "files" // a folder of files
 	Kube  = "kube"  // a Kubernetes API server
-	// Machines is the source of WorkloadEntries of machines that register themselves, without an API server to store them.
+	// Machines is the source of WorkloadEntries of machines that register themselves, without an API server to store
+	// them.
 	Machines = "machines"
 	// Addresses is the source of automatic addresses of ServiceEntries. No record has this origin.
 	Addresses = "addresses"
@@ -32,9 +33,9 @@ const (
 	JWKS = "jwks"
 )
 
-// New returns the origin of objects that a source of this kind reads from a cluster. The config cluster, which alone
-// has configuration kinds, is "" whatever --cluster-id is. So it sorts first, and its records stay when it is renamed.
-// Other clusters have the name of CLUSTER_ID in the metadata of their proxies (CheckCluster).
+// New returns the origin of objects that a source of this kind reads from a cluster. The name of the config cluster,
+// which alone has configuration kinds, is "" whatever --cluster-id is. So it sorts first, and its records stay when it
+// is renamed. Other clusters have the name of CLUSTER_ID in the metadata of their proxies (CheckCluster).
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -52,7 +53,7 @@ func (o Origin) value() pair {
 // Cluster returns the cluster's name. It is empty for the config cluster and for data of the mesh.
 func (o Origin) Cluster() string { return o.value().cluster }
 
-// Source returns the kind of source; empty if no object states the data.
+// Source returns the kind of source; empty for data that are not in any object.
 func (o Origin) Source() string { return o.value().source }
 
 // before maps a kind of source to the one that takes precedence over it.
@@ -68,7 +69,7 @@ func (o Origin) Before() (Origin, bool) {
 	return New(o.Cluster(), source), true
 }
 
-// After is the inverse of Before.
+// After is the inverse of Before: it returns the origin whose object an object of the same name in o replaces.
 func (o Origin) After() (Origin, bool) {
 	for after, source := range before {
 		if source == o.Source() {

@@ -12,7 +12,7 @@ const (
 
 // Bound removes the problems beyond the bounds from a list, and keeps the order. If the total is too large, the
 // namespaces with most problems lose some. of returns the namespace and object of a problem. left counts the removed
-// problems of each namespace; nil if nothing was removed.
+// problems of each namespace; nil: nothing was removed. all stays unchanged; shown may be the same slice.
 func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)) (shown []P, left map[string]int) {
 	if len(all) <= MostOfObject {
 		return all, nil

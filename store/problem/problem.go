@@ -66,7 +66,8 @@ func Within(field string, err error) error {
 	return &At{Field: field, Err: err}
 }
 
-// Split separates the path of fields of an error, prefixed with field, from its message.
+// Split separates the path of fields of an error from its message, and prefixes the path with field. err must not be
+// nil. An error that is not an At, or wraps one with a text of its own, has no further path.
 func Split(field string, err error) (path, message string) {
 	for {
 		var at *At

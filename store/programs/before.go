@@ -14,7 +14,8 @@ var ErrNoHistory = errors.New("no history")
 
 // Before returns the folder with navarchd and navarch-agent of the version before this one (the commit in
 // deploy/upgrade-from). They are built once, from the history of the repository, and report that commit as their
-// version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails.
+// version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails, or a file cannot
+// be read or written.
 func Before() (dir string, err error) {
 	top, err := root()
 	if err != nil {

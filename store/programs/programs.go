@@ -1,5 +1,5 @@
-// Package programs builds the project's programs, and a stock etcd, for tests. They are built from this tree into
-// out/programs, once for all test binaries of a run: the go command skips programs that are up to date.
+// Package programs builds the project's programs, and a stock etcd, for tests. The programs are built from this tree
+// into out/programs, once for all test binaries of a run: the go command skips programs that are up to date.
 package programs
 
 import (
@@ -60,11 +60,11 @@ var (
 
 const module = "navarch.io/navarch/"
 
-// Edit replaces the first occurrence of a text in a file. The path is relative to the top of the tree.
+// Edit replaces the first occurrence of Text in a file by By. File is relative to the top of the tree.
 type Edit struct{ File, Text, By string }
 
 // Changed returns the path of navarchd with some files edited, as another version would have them. name is the version
-// that it reports, and the name of the build. The test ends if a file lacks the text to replace.
+// that it reports, and the name of the build. The test ends if a file lacks the text to replace, or the build fails.
 func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
 	return ChangedProgram(t, "navarchd", name, edits...)

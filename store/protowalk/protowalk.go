@@ -1,13 +1,12 @@
-// Package protowalk reads encoded protobuf messages field by field, without decoding them into objects: for messages
-// that are long or untrusted, or of which one field is needed.
+// Package protowalk reads encoded protobuf messages field by field, without decoding them into objects. It suits
+// messages that are long or untrusted, or of which only one field is needed.
 //
-// Two packages read input that is not contiguous, and have readers for it: shard/relay walks the buffers of gRPC, and
-// loadtest/proxy reads fields of which only a part has arrived.
+// It needs the whole message in one slice. Two packages have their own readers for other input: shard/relay for gRPC's
+// lists of buffers, and loadtest/proxy for fields of which only a part has arrived.
 //
 // Owns: nothing; results are parts of the input. Reads: google.golang.org/protobuf/encoding/protowire. Never: a schema.
 //
-// Requests of proxies are the reason for this package: push/delta sums up their names and versions without an
-// allocation.
+// The main user is push/delta, which reads the names and versions in requests of proxies without an allocation.
 package protowalk
 
 import "google.golang.org/protobuf/encoding/protowire"
@@ -16,13 +15,14 @@ import "google.golang.org/protobuf/encoding/protowire"
 type Field struct {
 	Number protowire.Number
 	Type   protowire.Type
-	Bytes  []byte // of a length-delimited field: a part of the message, not nil; nil for other types
-	Varint uint64 // of a varint; 0 for other types
+	Bytes  []byte // content of a length-delimited field: a part of the message, not nil; nil for other types
+	Varint uint64 // value of a varint; 0 for other types
 }
 
-// Short returns the number of the first field of b, and where its content begins and ends, if the field has the common
-// form: length-delimited, with a short tag and less than 16 KB. end is 0 for all other fields, which Next reads. Short
-// is small, so that the compiler inlines it into loops.
+// Short reads the first field of b if the field has the common form: length-delimited, with a tag of one byte and less
+// than 16 KB. It returns the field's number; the content is b[from:end], and the next field begins at end. end is 0 for
+// all other fields, and for malformed or empty b; use Next for these. Short is small, so that the compiler inlines it
+// into loops.
 func Short(b []byte) (number protowire.Number, from, end int) {
 	if len(b) < 3 || b[0]&0x87 != byte(protowire.BytesType) || b[0] < 8 {
 		return 0, 0, 0
@@ -37,8 +37,8 @@ func Short(b []byte) (number protowire.Number, from, end int) {
 	return protowire.Number(b[0] >> 3), from, end
 }
 
-// Next reads the first field of b, which must not be empty. n is its length with the tag. A negative n is a code for
-// protowire.ParseError: b does not begin with a whole field.
+// Next reads the first field of b. n is the length of the field including its tag, so the next field is at b[n:]. A
+// negative n is a code for protowire.ParseError: b is empty, or does not begin with a whole field.
 func Next(b []byte) (f Field, n int) {
 	if number, from, end := Short(b); end > 0 {
 		return Field{Number: number, Type: protowire.BytesType, Bytes: b[from:end:end]}, end
@@ -63,8 +63,8 @@ func Next(b []byte) (f Field, n int) {
 	return f, tag + n
 }
 
-// Each calls do for every field of a message, in the order of the wire, and stops at the first error: do's, or one of
-// protowire if the message is malformed. The input may be untrusted.
+// Each calls do for every field of a message, in the order of the wire; for an empty message it does nothing. It stops
+// at the first error: that of do, or one of protowire if the message is malformed. The input may be untrusted.
 func Each(b []byte, do func(Field) error) error {
 	for len(b) > 0 {
 		f, n := Next(b)

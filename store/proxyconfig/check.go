@@ -11,10 +11,10 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Fault is a field that is left out because Envoy would refuse it.
+// Fault is a field of a ProxyConfig that is left out of the Settings because Envoy would refuse its value.
 type Fault struct {
 	Field   string // path below the ProxyConfig
-	Message string // the expected value
+	Message string // the value that was found, and the values that are accepted
 }
 
 // Bounds of HTTP/2 in Envoy (config.core.v3.Http2ProtocolOptions).
@@ -76,7 +76,7 @@ func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
 	}
 }
 
-// topology reads what stands before a gateway; nil: nothing does.
+// topology reads the settings for the proxies in front of a gateway; nil: no settings.
 func (r *reading) topology(t *meshv1.Topology, out *Gateway) {
 	out.TrustedProxies, out.ProxyProtocol = t.GetNumTrustedProxies(), t.GetProxyProtocol() != nil
 	if _, known := meshv1.ForwardClientCertDetails_name[int32(t.GetForwardClientCertDetails())]; !known {

@@ -1,16 +1,17 @@
-// Package proxyconfig reads the part of a ProxyConfig on which the control plane itself acts: of the mesh's
-// (defaultConfig), and of those that proxies send (PROXY_CONFIG in their node's metadata). All other fields are for
-// agents and for injection.
+// Package proxyconfig reads the fields of a ProxyConfig that the control plane itself applies. There is a ProxyConfig
+// of the mesh (defaultConfig), and proxies send one each (PROXY_CONFIG in their node's metadata). All other fields are
+// for agents and for injection.
 //
 // Owns: nothing. Reads: nothing of ours. Never: Envoy's protobuf.
 //
-// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged both in it, so an
-// edit of defaultConfig reaches only those running proxies that send no PROXY_CONFIG.
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig of
+// that time into it, so a later edit of defaultConfig reaches only those running proxies that send no PROXY_CONFIG.
 //
-// Headers and connections are read by listeners alone (view.Inputs.Listeners, view.Workload.Listeners), and spans where
-// some are sent (view.Self.Tracing). Proxies with equal settings share these entries, and a proxy whose settings equal
-// the mesh's has no entries of its own. Settings that routes and clusters read are part of the scope. They are three
-// booleans (view.Scope.Routes, HeaderCase), so that no text or number of a client creates a scope. Therefore
+// Settings of headers and connections affect only listeners (view.Inputs.Listeners, view.Workload.Listeners); settings
+// of spans affect only listeners that send spans (view.Self.Tracing). Proxies with equal settings share such listeners,
+// and proxies whose settings equal the mesh's use the listeners of the mesh. Settings that affect routes and clusters
+// are part of the scope, the group of proxies with the same outbound configuration. They are three booleans
+// (view.Scope.Routes, HeaderCase), so that no text or number of a client creates a scope. Therefore
 // clusterPerConnectionBufferLimitBytes is reported, not applied. Settings that Envoy would refuse are left out. A node
 // with more than 16 KB of these settings is refused.
 package proxyconfig
@@ -27,22 +28,23 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// Settings are the settings on which the control plane acts, by reader. Equal ProxyConfigs have equal (==) Settings.
-// The zero Settings are Istio's defaults.
+// Settings are the settings that the control plane applies, grouped by the resources that they affect. Equal
+// ProxyConfigs have equal (==) Settings. The zero Settings are Istio's defaults.
 type Settings struct {
 	Routes Routes
-	// HeaderCase keeps the case of HTTP/1 header names (proxyHeaders.preserveHttp1HeaderCase). Clusters and listeners read
-	// it.
+	// HeaderCase preserves the case of HTTP/1 header names (proxyHeaders.preserveHttp1HeaderCase). It affects clusters
+	// and listeners.
 	HeaderCase bool
 	Listeners  Listeners
-	// Tracing is the proxy's configuration of spans; empty: its bootstrap has no tracer.
+	// Tracing is the proxy's configuration of spans (tracing, without tracer and tlsSettings); empty: tracing is not
+	// stated.
 	Tracing Part
 }
 
-// Routes are the settings that virtual hosts and their routes read. It is comparable.
+// Routes are the settings that affect virtual hosts and their routes. It is comparable.
 type Routes struct {
-	NoAttempts    bool // requests do not carry the number of their attempt (proxyHeaders.attemptCount.disabled)
-	ForwardedHost bool // requests carry the host before a rewrite (proxyHeaders.xForwardedHost.enabled)
+	NoAttempts    bool // requests are sent without the number of their attempt (proxyHeaders.attemptCount.disabled)
+	ForwardedHost bool // requests are sent with the host before a rewrite (proxyHeaders.xForwardedHost.enabled)
 }
 
 // String names the fields that are set; empty without such fields.
@@ -57,14 +59,15 @@ func (r Routes) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Listeners are the settings that listeners read. It is comparable.
+// Listeners are the settings that affect listeners. It is comparable.
 type Listeners struct {
 	Headers     Part // proxyHeaders, without the fields in Routes and HeaderCase
-	Connections Part // connectionSettings, without the profile; empty: not stated
+	Connections Part // connectionSettings, without the profile and unsupported fields; empty: not stated
 	Gateway     Gateway
 }
 
-// Gateway are the settings that listeners of gateways read. It is comparable. The zero Gateway are Istio's defaults.
+// Gateway are the settings that affect only listeners of gateways. It is comparable. The zero Gateway has Istio's
+// defaults.
 type Gateway struct {
 	Edge           bool   // connectionSettings.profile is EDGE: limits for clients outside of the mesh
 	TrustedProxies uint32 // gatewayTopology.numTrustedProxies: hops before the gateway whose X-Forwarded-For counts
@@ -89,7 +92,8 @@ var edge = &meshv1.ProxyConfig_ConnectionSettings{
 	HttpPathWithEscapedSlashesAction:      meshv1.ProxyConfig_ConnectionSettings_UNESCAPE_AND_REDIRECT,
 }
 
-// OfGateway returns the settings of a gateway: its connection settings are those of its profile, unless it states them.
+// OfGateway returns the settings for the listeners of a gateway: with the profile EDGE, the profile's values are filled
+// in for connection settings that l does not state. Otherwise it returns l.
 func (l Listeners) OfGateway() Listeners {
 	if l.Gateway.Edge {
 		s := proto.CloneOf(edge)
@@ -130,8 +134,8 @@ func (l Listeners) String() string {
 	return strings.Join(fields, ", ")
 }
 
-// Part is a part of a ProxyConfig in deterministic protobuf, so that equal parts have equal text. Empty: nothing of it
-// is stated.
+// Part is a part of a ProxyConfig, encoded as deterministic protobuf, so that equal parts are equal (==). Empty: the
+// ProxyConfig does not state this part.
 type Part string
 
 // MarshalText returns the Part in base64, for JSON. The error is always nil.
@@ -139,7 +143,8 @@ func (p Part) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(p)), nil
 }
 
-// UnmarshalText is the inverse of MarshalText. The error is that of base64.
+// UnmarshalText is the inverse of MarshalText. The error is that of base64. The decoded bytes are not checked: only
+// text of MarshalText may be used.
 func (p *Part) UnmarshalText(text []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, text)
 	*p = Part(raw)
@@ -155,7 +160,8 @@ func partOf(c *meshv1.ProxyConfig) Part {
 	return Part(raw)
 }
 
-// Config returns a ProxyConfig with this part alone, owned by the caller.
+// Config returns a ProxyConfig with only this part, owned by the caller. It panics if the Part is not an encoded
+// ProxyConfig.
 func (p Part) Config() *meshv1.ProxyConfig {
 	c := &meshv1.ProxyConfig{}
 	if err := proto.Unmarshal([]byte(p), c); err != nil {
@@ -164,11 +170,11 @@ func (p Part) Config() *meshv1.ProxyConfig {
 	return c
 }
 
-// Own is a proxy's own setting in place of the mesh's defaultConfig. It is comparable. The zero Own states nothing, and
-// the mesh's setting applies.
+// Own is a proxy's own setting in place of the mesh's defaultConfig. It is comparable. The zero Own means that the
+// mesh's setting applies.
 type Own[T comparable] struct {
-	Stated bool
-	Is     T
+	Stated bool // the proxy has its own setting
+	Is     T    // the setting; zero unless Stated
 }
 
 // OwnOf returns the proxy's setting if it differs from the mesh's, otherwise the zero Own.
@@ -179,7 +185,7 @@ func OwnOf[T comparable](proxy, mesh T) Own[T] {
 	return Own[T]{Stated: true, Is: proxy}
 }
 
-// Or returns the proxy's setting, or the mesh's if the proxy states none.
+// Or returns the proxy's own setting if Stated is true, otherwise mesh.
 func (o Own[T]) Or(mesh T) T {
 	if o.Stated {
 		return o.Is
@@ -187,8 +193,8 @@ func (o Own[T]) Or(mesh T) T {
 	return mesh
 }
 
-// Of reads a ProxyConfig; nil states nothing. Values that Envoy would refuse are left out of the Settings and are in
-// the faults.
+// Of returns the Settings of a ProxyConfig, which it does not change; nil yields the zero Settings. Values that Envoy
+// would refuse are left out of the Settings, and reported as faults.
 func Of(c *meshv1.ProxyConfig) (Settings, []Fault) {
 	r := &reading{}
 	var out Settings

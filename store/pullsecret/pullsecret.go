@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// Properties of such a Secret.
+// Properties of a Secret with credentials of registries.
 const (
 	Type = "kubernetes.io/dockerconfigjson" // type of the Secret
 	Key  = ".dockerconfigjson"              // key of the credentials in its data
 )
 
-// Bounds of a Secret. Proxies get the credentials of one registry each.
+// Bounds of a Secret. A proxy gets the credentials of one registry only (For), so its size is bounded by maxEntry.
 const (
 	maxRegistries = 256
 	maxEntry      = 16 << 10 // bytes
@@ -35,8 +35,9 @@ type file struct {
 	Auths map[string]json.RawMessage `json:"auths"`
 }
 
-// Registries returns the hosts for which a configuration has credentials, sorted. Errors: the configuration is invalid,
-// too large, or has no credentials.
+// Registries returns the hosts (with port, if any) for which a configuration, the value of Key, has credentials,
+// sorted. Errors: the configuration is invalid, has credentials of no registry or of more than 256, or has an entry of
+// more than 16 KiB.
 func Registries(raw []byte) ([]string, error) {
 	f, err := parse(raw)
 	if err != nil {
@@ -52,8 +53,8 @@ func Registries(raw []byte) ([]string, error) {
 	return slices.Sorted(maps.Keys(hosts)), nil
 }
 
-// For returns the configuration with the credentials of one registry alone, in a deterministic form. It is nil without
-// such credentials, or if the configuration is invalid.
+// For returns the configuration with only the credentials of one registry (a host as in Registries), in a deterministic
+// form. nil: there are no such credentials, or the configuration is invalid. The caller owns the result.
 func For(raw []byte, registry string) []byte {
 	f, err := parse(raw)
 	if err != nil {
@@ -92,9 +93,9 @@ func hostOf(address string) string {
 	return host
 }
 
-// Registry returns the registry (host and port) of the image that a module's URL names; empty if it names no image. A
-// reference whose first part is not a host, or is docker.io, is Docker Hub's (github.com/google/go-containerregistry,
-// pkg/name).
+// Registry returns the registry (host and port) of the image that a Wasm module's URL, oci://..., names; empty for
+// other URLs. A reference whose first part is not a host, or is docker.io, belongs to Docker Hub
+// (github.com/google/go-containerregistry, pkg/name).
 func Registry(module string) string {
 	u, err := url.Parse(module)
 	if err != nil || !strings.EqualFold(u.Scheme, "oci") {

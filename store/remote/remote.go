@@ -1,4 +1,4 @@
-// Package remote returns the host of a connection's peer, for limits for each host (leaf).
+// Package remote determines the host of a connection's peer, for limits for each host (leaf).
 //
 // Owns: nothing.
 // Reads: addresses of peers.
@@ -10,8 +10,8 @@ import (
 	"net/netip"
 )
 
-// Host returns the network of an address's host: the IPv4 address, or the /64 of the IPv6 address. All addresses
-// without an IP share the zero Prefix.
+// Host returns the prefix that stands for the host of an address: the IPv4 address as /32, or the /64 of the IPv6
+// address. For addresses without an IP and a port (Unix sockets), it is the zero Prefix. a must not be nil.
 func Host(a net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -14,21 +14,22 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Hold is one held removal, in the form that is shown and stored.
+// Hold is one held removal, in the form in which it is shown to operators and stored: objects of a Scope vanished from
+// their source, but their records stay.
 type Hold struct {
-	ID        string         `json:"id"` // an operator accepts the removal by it; it changes when more objects are held together
-	Cluster   string         `json:"cluster,omitempty"`
-	Source    string         `json:"source,omitempty"` // of the origin (origin.Origin)
-	Group     string         `json:"group,omitempty"`
+	ID        string         `json:"id"`                  // by which operators accept it; changes when objects are added
+	Cluster   string         `json:"cluster,omitempty"`   // of the objects; empty: the config cluster
+	Source    string         `json:"source,omitempty"`    // of the origin (origin.Origin)
+	Group     string         `json:"group,omitempty"`     // API group of Kind
 	Kind      string         `json:"kind,omitempty"`      // empty: all kinds
 	Namespace string         `json:"namespace,omitempty"` // empty: all namespaces
-	Why       object.Why     `json:"why"`
-	Since     time.Time      `json:"since"` // when the last of the objects was held
-	Count     int            `json:"count"`
-	Kinds     map[string]int `json:"kinds"`           // objects by kind
-	Names     []string       `json:"names,omitempty"` // the first objects, in the form of object.ID
-	Waits     bool           `json:"waits"`           // only an operator ends the removal
-	Ends      time.Time      `json:"ends,omitzero"`   // end without an operator; zero: it does not end by itself
+	Why       object.Why     `json:"why"`                 // reason of the hold
+	Since     time.Time      `json:"since"`               // time at which the newest of the objects was added
+	Count     int            `json:"count"`               // number of held objects
+	Kinds     map[string]int `json:"kinds"`               // objects by kind
+	Names     []string       `json:"names,omitempty"`     // the first 200 objects, as object.ID.String
+	Waits     bool           `json:"waits"`               // only an operator ends the removal
+	Ends      time.Time      `json:"ends,omitzero"`       // time at which the objects are removed without an operator; zero: never
 }
 
 // Bounds of a Hold's texts.
@@ -37,12 +38,12 @@ const (
 	mostText  = 256 // bytes of a name
 )
 
-// Scope returns the objects that the removal covers.
+// Scope returns the Scope of the removal.
 func (h Hold) Scope() Scope {
 	return Scope{object.ID{Origin: origin.New(h.Cluster, h.Source), Group: h.Group, Kind: h.Kind, Namespace: h.Namespace}, h.Why}
 }
 
-// Message states the held objects, the reason, and how the removal ends.
+// Message returns a text for operators: the held objects, the reason, and how the hold ends.
 func (h Hold) Message() string {
 	ends := "navarchctl removals accept " + h.ID + " lets them go"
 	if !h.Ends.IsZero() {
@@ -51,7 +52,7 @@ func (h Hold) Message() string {
 	return fmt.Sprintf("%d objects (%s) %s: they are held as they were. Put them back; or %s", h.Count, h.KindCounts(), h.Why, ends)
 }
 
-// KindCounts lists the kinds of the objects and their numbers, as text.
+// KindCounts returns the number of objects of each kind as text, such as "Gateway 1, Service 3".
 func (h Hold) KindCounts() string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(h.Kinds)) {
@@ -60,9 +61,9 @@ func (h Hold) KindCounts() string {
 	return strings.Join(parts, ", ")
 }
 
-// Book contains the removals of one leader.
+// Book contains the removals that the present leader holds. It is not safe for concurrent use.
 type Book struct {
-	after time.Duration // how long a removal is held if it does not wait for an operator; 0: all wait
+	after time.Duration // how long a removal is held if it need not wait for an operator; 0: all wait
 	holds map[Scope]*hold
 	of    map[object.ID]*hold // by held object
 }
@@ -73,11 +74,12 @@ type hold struct {
 	since time.Time
 	waits bool
 	ids   map[object.ID]bool
-	was   map[object.ID]bool // ids before the comparison; nil: unknown, so the whole scope counts as held
+	was   map[object.ID]bool // ids before the comparison (Begin); nil: unknown, so all objects of the scope count as held
 }
 
-// NewBook returns a Book with the removals that the previous leader stored: objects in their scopes stay held (Keep).
-// after bounds the time of removals that do not wait for an operator; 0: they are held until they are accepted.
+// NewBook returns a Book with the removals that the previous leader stored. Their objects are unknown until the first
+// comparison (Begin, Keep, End). after is the time for which removals are held that need not wait for an operator; 0:
+// all are held until they are accepted. The caller ends removals whose time (Hold.Ends) is over.
 func NewBook(after time.Duration, stored []Hold) *Book {
 	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
 	for _, s := range stored {
@@ -89,10 +91,12 @@ func NewBook(after time.Duration, stored []Hold) *Book {
 // Has reports whether the removal of an object is held.
 func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 
-// Objects lists all held objects, in order.
+// Objects returns all held objects, in the order of object.ID.Compare. The caller owns the list.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add records objects whose removal is held. everything reports whether no other object of a kind is left.
+// Add records objects whose removal is held, by scope, at the time at. everything reports whether all objects of a kind
+// (KindOf) have vanished; if so, or for a policy, the removal waits for an operator, unless the reason is
+// object.Unnamed.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -111,8 +115,8 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 	}
 }
 
-// Begin starts a comparison with the stored records. Objects that exist in the sources (there) stay held, and the
-// others must be confirmed by Keep. End finishes the comparison.
+// Begin starts a comparison of the held objects with the stored records. Held objects for which there returns true stay
+// held. All others are held further only if Keep is called for them before End.
 func (b *Book) Begin(there func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {
@@ -127,7 +131,9 @@ func (b *Book) Begin(there func(object.ID) bool) {
 	}
 }
 
-// Keep records an object again that this leader or its predecessor held, and reports whether it did.
+// Keep holds an object again that was held before Begin, or that is in the scope of a removal that the previous leader
+// stored. It returns false, and does nothing, for other objects. It is called between Begin and End, for objects with a
+// record.
 func (b *Book) Keep(id object.ID) bool {
 	for scope, h := range b.holds {
 		if scope.Covers(id) && !Never(id) && (h.was == nil || h.was[id]) {
@@ -138,7 +144,7 @@ func (b *Book) Keep(id object.ID) bool {
 	return false
 }
 
-// End drops removals without objects.
+// End finishes the comparison: it drops removals without objects.
 func (b *Book) End() {
 	for scope, h := range b.holds {
 		if len(h.ids) == 0 {
@@ -149,7 +155,8 @@ func (b *Book) End() {
 	}
 }
 
-// Back ends the hold of an object that exists again or is certainly gone.
+// Back ends the hold of an object that exists again or is certainly gone. For an object that is not held, it does
+// nothing.
 func (b *Book) Back(id object.ID) {
 	if h := b.of[id]; h != nil {
 		delete(b.of, id)
@@ -159,7 +166,8 @@ func (b *Book) Back(id object.ID) {
 	}
 }
 
-// Take ends the removal with an ID and returns it with its objects, in order; false if there is no such removal.
+// Take ends the hold with an ID, and returns it with its objects, which the caller removes, in order. false: there is
+// no such hold.
 func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	for _, h := range b.holds {
 		if h.id == id && id != "" {
@@ -173,7 +181,7 @@ func (b *Book) Take(id string) (Hold, []object.ID, bool) {
 	return Hold{}, nil, false
 }
 
-// Holds lists the removals, the oldest first.
+// Holds returns the held removals, the oldest first; empty, not nil, without any. The caller owns the list.
 func (b *Book) Holds() []Hold {
 	all := make([]Hold, 0, len(b.holds))
 	for _, h := range b.holds {

@@ -1,11 +1,13 @@
-// Package removal decides which vanished objects are removed at once, and which removals are held. Records of a held
-// removal stay until the objects are back, an operator accepts the removal, or its time is over.
+// Package removal decides which objects that vanished from their source are removed at once, and which removals are
+// held. The records of a held removal stay until the objects are back, an operator accepts the removal, or its time is
+// over.
 //
-// The API server is believed: a DELETE event, and a complete list that is no older than the state seen before. Objects
-// are held if they vanish without a deletion: the definition of their kind is removed, a list goes back in time, a kind
-// cannot be listed, or no Secret names their cluster any more. A folder of files is less reliable, so its losses are
-// held by amount, in each namespace separately: one tenant's removals hold no other's. Secrets, ReferenceGrants and
-// RBAC are never held, because the rights that they grant must end at once.
+// Deletions that the API server states are final: a DELETE event, or absence from a complete list that is not older
+// than the state seen before. Removals are held if objects vanish without a deletion: the definition of their kind is
+// removed, a list goes back in time, a kind cannot be listed, or no Secret names their cluster any more. A folder of
+// files is less reliable, so large losses in a folder are held. Losses are counted in each namespace separately, so
+// that one tenant's removals do not hold another's. Removals of Secrets, ReferenceGrants and RBAC are never held,
+// because the rights that these grant must end at once.
 //
 // Owns: recent losses of folders (Memory), and held removals (Book); both belong to one goroutine. Reads: store/object,
 // store/origin. Never: a clock, a file, a socket.
@@ -21,32 +23,32 @@ import (
 // Thresholds for losses in folders.
 const (
 	minimum = 4 // objects of a kind in a namespace, or namespaces with a kind: from this number on, a loss of more than half is held
-	// sumFrom is the number of objects of a kind in a namespace from which on losses are added up. Smaller populations may
-	// be removed by hand, one object after the other.
+	// sumFrom is the number of objects of a kind in a namespace from which on losses are added up. Smaller populations
+	// may be removed by hand, one object after the other.
 	sumFrom = 20
 	sumFor  = 10 * time.Minute // how long losses are added up
 )
 
-// Loss is one object that has vanished.
+// Loss is one object that has vanished from its source, with the reason that the source states.
 type Loss struct {
 	ID  object.ID
 	Why object.Why
 }
 
-// Scope names the objects that are held together: those of an origin, a kind and a namespace. An empty Kind or
-// Namespace stands for all, and Name is empty.
+// Scope names the objects that are held together for one reason: the objects of an origin, a kind and a namespace. In
+// Of, an empty Kind or Namespace means all, and Name is empty.
 type Scope struct {
 	Of  object.ID
 	Why object.Why
 }
 
-// Covers reports whether an object is in the scope.
+// Covers reports whether an object is in the scope. The reason, Why, is not compared.
 func (s Scope) Covers(id object.ID) bool {
 	return s.Of.Origin == id.Origin && (s.Of.Kind == "" || s.Of.Kind == id.Kind && s.Of.Group == id.Group) &&
 		(s.Of.Namespace == "" || s.Of.Namespace == id.Namespace)
 }
 
-// Never reports whether the removal of an object is never held.
+// Never reports whether an object is of a kind whose removal is never held.
 func Never(id object.ID) bool {
 	switch id.Kind {
 	case "Secret", "ReferenceGrant", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
@@ -55,7 +57,7 @@ func Never(id object.ID) bool {
 	return false
 }
 
-// Policy reports whether an object is a policy. Its removal waits for an operator.
+// Policy reports whether an object is a security policy. A held removal of a policy waits for an operator.
 func Policy(id object.ID) bool {
 	switch id.Kind {
 	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
@@ -64,16 +66,17 @@ func Policy(id object.ID) bool {
 	return false
 }
 
-// Population returns the kind and namespace of an object.
+// Population returns the ID without its Name: it stands for all objects of the same origin, kind and namespace.
 func Population(id object.ID) object.ID { id.Name = ""; return id }
 
-// KindOf returns the kind of an object in its origin.
+// KindOf returns the ID without Namespace and Name: it stands for all objects of the same origin and kind.
 func KindOf(id object.ID) object.ID {
 	return object.ID{Origin: id.Origin, Group: id.Group, Kind: id.Kind}
 }
 
-// Memory holds, for each population of a folder, its size before the first loss within sumFor. The zero Memory is
-// ready.
+// Memory remembers recent losses in folders, so that many small losses within 10 minutes count together. For each
+// Population it has the size before the first of these losses. The zero Memory is ready for use. It is not safe for
+// concurrent use.
 type Memory struct{ peaks map[object.ID]peak }
 
 type peak struct {
@@ -81,10 +84,11 @@ type peak struct {
 	size int
 }
 
-// Sizes counts the objects of each Population.
+// Sizes counts the objects of each Population before and after the losses.
 type Sizes struct{ Before, After map[object.ID]int }
 
-// SelectHeld returns the losses to hold, by scope. It calls sizes only for losses in folders.
+// SelectHeld returns the losses whose removal is to be held, by scope; the other losses are final. at is the present
+// time. It calls sizes at most once, and only for losses in folders (object.Missing).
 func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
 	held := map[Scope][]object.ID{}
 	var missing []object.ID
@@ -105,8 +109,9 @@ func (m *Memory) SelectHeld(at time.Time, losses []Loss, sizes func() Sizes) map
 	return held
 }
 
-// folder selects the losses in folders to hold: all objects of an origin; more than half of a kind in a namespace; a
-// kind in more than half of its namespaces. Objects that vanished together with their Namespace object are removed.
+// folder selects the losses in folders to hold: the loss of all objects of an origin, of more than half of a kind in a
+// namespace, or of a kind in more than half of its namespaces. Objects that vanished together with their Namespace
+// object are removed at once.
 func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
 	left := map[origin.Origin]int{}
 	for of, n := range sizes.After {
@@ -145,7 +150,7 @@ func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map
 	}
 }
 
-// widely returns the kinds that lost more than half of their objects in more than half of their namespaces.
+// widely returns the kinds that lost more than half of their objects in each of more than half of their namespaces.
 func widely(sizes Sizes, explained func(object.ID) bool) map[object.ID]bool {
 	namespaces, losing, kinds := map[object.ID]int{}, map[object.ID]int{}, map[object.ID]bool{}
 	for of, n := range sizes.Before {

@@ -1,6 +1,6 @@
-// Package scan weighs untrusted JSON before it is decoded. A text may decode to a hundred times its size, and the
-// number of its values shows that size. It accepts the same texts as encoding/json, except for its bound of nesting
-// (leaf).
+// Package scan counts the values of untrusted JSON or YAML before it is decoded. A decoded text may need a hundred
+// times its size in memory; the number of values is a measure of that size. The package accepts the same JSON as
+// encoding/json, but at most MaxDepth levels of nesting (leaf).
 //
 // Owns: nothing. Reads: the given text. Never: allocates per value; recurses deeper than MaxDepth.
 package scan
@@ -18,8 +18,9 @@ const MaxDepth = 256
 
 var errDepth = fmt.Errorf("objects and lists are nested more than %d levels deep", MaxDepth)
 
-// Values counts the values of a JSON text: objects, lists, strings, numbers, true, false and null, including those of
-// repeated keys. Keys do not count. Errors: the text is not JSON, or is nested too deeply.
+// Values returns the number of values in a JSON text: objects, lists, strings, numbers, true, false and null, including
+// the values of repeated keys. Keys do not count. Errors: the text is not JSON (empty, for example), or is nested too
+// deeply.
 func Values(text []byte) (int, error) {
 	s := Scanner{text: text}
 	if err := s.Skip(); err != nil {
@@ -28,8 +29,8 @@ func Values(text []byte) (int, error) {
 	return s.values, s.End()
 }
 
-// Elements counts the elements of a JSON list; null counts as an empty list. An error means that the text is not a
-// list.
+// Elements returns the number of elements of a JSON list; 0 for null. Errors: the text is not a list, is not JSON, or
+// is nested too deeply.
 func Elements(text []byte) (n int, err error) {
 	s := Scanner{text: text}
 	if s.peek() != '[' {
@@ -44,7 +45,8 @@ func Elements(text []byte) (n int, err error) {
 	return n, s.End()
 }
 
-// Distinct reports whether a text is JSON in which no object has a key twice.
+// Distinct reports whether a text is JSON in which no object has a key twice. It returns false for a text that is not
+// JSON or is nested too deeply.
 func Distinct(text []byte) bool {
 	s := Scanner{text: text}
 	return s.distinct() == nil && s.End() == nil
@@ -69,7 +71,8 @@ func (s *Scanner) distinct() error {
 	return s.Skip()
 }
 
-// Scanner reads one JSON text in order.
+// Scanner reads one JSON text in order, without decoding it. After an error it must not be used. It is not safe for
+// concurrent use.
 type Scanner struct {
 	text          []byte
 	at, start     int // of the next byte; of the last value that was skipped
@@ -78,22 +81,25 @@ type Scanner struct {
 	yielder       loop.Yielder
 }
 
-// New returns a Scanner at the beginning of a text. It yields to other goroutines while it reads a large one.
+// New returns a Scanner at the beginning of a text, which must not change meanwhile. While it reads a large text, it
+// yields to other goroutines.
 func New(text []byte) *Scanner { return &Scanner{text: text, yielder: loop.NewPatientYielder()} }
 
-// yieldEvery is the number of members between two looks at the clock, a power of two.
+// yieldEvery is the number of members between two calls of the yielder, which reads the clock. It is a power of two.
 const yieldEvery = 1 << 10
 
-// Counted returns the number of values so far.
+// Counted returns the number of values that were read so far, as counted by Values.
 func (s *Scanner) Counted() int { return s.values }
 
-// Skipped returns the text of the last value that was skipped.
+// Skipped returns the text of the value that the last call of Skip moved past: a part of the Scanner's text. It is only
+// valid directly after Skip.
 func (s *Scanner) Skipped() []byte { return s.text[s.start:s.at] }
 
-// Next returns the first byte of the next value, such as '{'; 0 at the end of the text.
+// Next returns the next byte that is not blank, such as '{' before an object, without moving past it; 0 at the end of
+// the text.
 func (s *Scanner) Next() byte { return s.peek() }
 
-// End returns nil if only blanks are left; otherwise an error.
+// End returns nil if only blanks are left in the text; otherwise an error.
 func (s *Scanner) End() error {
 	if s.peek(); s.at < len(s.text) {
 		return s.wrong("the end")
@@ -101,8 +107,9 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object reads the members of the next object. each receives a key and must move past its value, by Skip or Object.
-// Errors: each's, the next value is not an object, or it is not JSON.
+// Object reads the members of the next value, an object. each is called with each key, and must move past the key's
+// value, by Skip or Object. Errors: those of each; the next value is not an object, is not JSON, or is nested too
+// deeply.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		var key string

@@ -1,14 +1,15 @@
 package scan
 
-// Separators counts the commas outside of strings in a JSON text that arrives in pieces. A text has more values than
-// commas. For other texts the count has no meaning.
+// Separators counts the commas outside of strings in a JSON text that arrives in pieces. A JSON text has more values
+// than commas, so the count is a lower bound. For a text that is not JSON the count has no meaning. The zero value is
+// ready for use; it is not safe for concurrent use.
 type Separators struct {
-	Commas int
+	Commas int // count so far
 
 	quoted, escaped bool
 }
 
-// Add counts the next piece.
+// Add counts the commas of the next piece, which may end anywhere in the text.
 func (s *Separators) Add(piece []byte) {
 	for _, c := range piece {
 		switch {

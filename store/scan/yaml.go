@@ -7,9 +7,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns an error if a YAML document has more than most values after its aliases are expanded: a few lines of
-// nested aliases decode to millions of values. Keys count, and a long text counts as one more value for each 64 bytes.
-// Other errors: the text is not YAML, or an alias names a node that contains it.
+// YAML returns an error if the first YAML document of a text has more than `most` values after its aliases are
+// expanded: a few lines of nested aliases decode to millions of values. Keys count too, and each 64 bytes of a key or
+// value count as one more value. Other errors: the text is not YAML, or an alias names a node that contains the alias.
+// nil: the document may be decoded.
 func YAML(text []byte, most int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -25,7 +26,7 @@ func YAML(text []byte, most int) error {
 // valueBytes bytes of a text count as one more value, because an alias repeats the whole text.
 const valueBytes = 64
 
-// tree counts each node once, however many aliases name it.
+// tree visits each node once, however many aliases name the node.
 type tree struct {
 	most  int
 	known map[*yaml.Node]int // of nodes that aliases name; 0: counting is in progress

@@ -1,5 +1,5 @@
-// Package scrape defines where an application exposes its metrics: the annotation of a Pod that lists several targets,
-// and the variable by which injection passes them to the agent (leaf).
+// Package scrape defines the texts that state where an application exposes its metrics: the annotation of a Pod that
+// lists several targets, and the environment variable by which injection passes the targets to the agent (leaf).
 //
 // Owns: the syntax of both, and the list of the proxy's own ports. Reads: nothing. Never: requests a target.
 package scrape
@@ -17,7 +17,7 @@ import (
 const (
 	// Annotation lists targets as PORT:PATH, separated by commas.
 	Annotation = "prometheus.istio.io/scrape-targets"
-	// Variable passes Settings to the agent, as JSON.
+	// Variable is the environment variable that passes Settings to the agent, as JSON.
 	Variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 
 	defaultPort = 80
@@ -25,7 +25,8 @@ const (
 	maxTargets  = 16
 )
 
-// Settings are the annotations of a Pod for Prometheus. Agents that do not know targets read Port and Path.
+// Settings are the values of a Pod's annotations for Prometheus (prometheus.io/scrape, path, port, and Annotation).
+// Agents of older versions ignore Targets, and read Port and Path.
 type Settings struct {
 	Scrape  string   `json:"scrape"`
 	Path    string   `json:"path"`
@@ -33,13 +34,13 @@ type Settings struct {
 	Targets []Target `json:"targets,omitempty"`
 }
 
-// Target is one page of metrics, on localhost.
+// Target is one page of metrics of an application, on localhost.
 type Target struct {
 	Port uint16 `json:"port,string"`
-	Path string `json:"path"` // with its query
+	Path string `json:"path"` // path with its query, beginning with a slash
 }
 
-// String returns PORT:PATH.
+// String returns PORT:PATH, as in the annotation.
 func (t Target) String() string { return fmt.Sprintf("%d:%s", t.Port, t.Path) }
 
 // URL returns the address at which the agent requests the page.
@@ -57,8 +58,9 @@ var reserved = map[uint16]string{
 // Own returns the use of a port that Istio's proxies and agents bind themselves; empty for all other ports.
 func Own(port uint16) string { return reserved[port] }
 
-// Parse parses the annotation. Empty parts and repeated targets are ignored, and an empty path becomes /metrics.
-// Errors: a port is invalid or the proxy's own, a path is invalid, or there are more than 16 targets.
+// Parse parses the value of Annotation. Empty parts and repeated targets are ignored, and an empty path becomes
+// /metrics. Without targets the result is nil. Errors: a port is invalid or the proxy's own, a path is invalid, or
+// there are more than 16 targets.
 func Parse(text string) (all []Target, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part == "" {
@@ -79,7 +81,7 @@ func Parse(text string) (all []Target, err error) {
 	return all, nil
 }
 
-// Format returns targets in the form of the annotation.
+// Format returns targets in the form of Annotation; empty for no targets.
 func Format(all []Target) string {
 	var texts []string
 	for _, t := range all {
@@ -88,9 +90,10 @@ func Format(all []Target) string {
 	return strings.Join(texts, ",")
 }
 
-// Read parses the variable and returns the pages that the agent merges. Listed targets take precedence over port and
-// path. own are the agent's ports: a page there would request itself without end. Errors: the text is not such JSON, or
-// those of Parse.
+// Read parses the value of Variable, and returns the pages that the agent merges. If Targets is empty, the only page is
+// that of Port and Path (by default port 80 and /metrics). The result is nil for an empty text, and if Scrape is
+// "false". own are the agent's ports: a page there would request itself without end. Errors: the text is not JSON of
+// Settings, a port is in own, or those of Parse.
 func Read(text string, own ...uint16) (all []Target, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

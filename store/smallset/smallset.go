@@ -1,6 +1,5 @@
-// Package smallset provides sets for structures with very many of them, most with one or two elements. A map for each
-// would use more memory than all other data: most Pods have one EndpointSlice that looks them up, most facts and
-// selectors one reader.
+// Package smallset provides a set type for data structures with very many sets, most of which have one or two elements.
+// A map for each set would use more memory than all other data.
 //
 // Owns: nothing. Reads: nothing. Never: is safe for concurrent use.
 package smallset
@@ -13,7 +12,8 @@ import (
 // few is the largest number of elements in a list.
 const few = 8
 
-// Set is a set. The zero Set is empty and ready for use; a nil Set is empty.
+// Set is a set of elements. The zero Set is empty and ready for use. On a nil *Set only All may be called. It is not
+// safe for concurrent use.
 type Set[K comparable] struct {
 	list []K
 	many map[K]struct{} // replaces list once there are more than few elements
@@ -36,7 +36,7 @@ func (s *Set[K]) Add(k K) {
 	}
 }
 
-// Remove removes an element, and reports whether the set is empty now.
+// Remove removes an element, if it is present, and reports whether the set is empty afterwards.
 func (s *Set[K]) Remove(k K) (empty bool) {
 	delete(s.many, k)
 	if i := slices.Index(s.list, k); i >= 0 {
@@ -45,7 +45,7 @@ func (s *Set[K]) Remove(k K) (empty bool) {
 	return len(s.list)+len(s.many) == 0
 }
 
-// All yields the elements in no order. The set must not be changed meanwhile.
+// All yields the elements in no order; none for a nil *Set. The set must not be changed meanwhile.
 func (s *Set[K]) All() iter.Seq[K] {
 	return func(yield func(K) bool) {
 		if s == nil {

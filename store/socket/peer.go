@@ -13,15 +13,17 @@ import (
 	"unsafe"
 )
 
-// Peer is the process that made a connection, as the kernel recorded it at that time (unix(7), SO_PEERCRED).
+// Peer is the process that made a connection, as the kernel recorded it at the time of connecting (unix(7),
+// SO_PEERCRED).
 type Peer struct {
-	PID      int32 // 0: in another PID namespace, or unknown
-	UID, GID uint32
-	Groups   []uint32 // all further groups of the process (SO_PEERGROUPS)
-	Err      error    // why the process is unknown; it is admitted nowhere
+	PID      int32    // 0: in another PID namespace, or unknown
+	UID, GID uint32   // effective user and group
+	Groups   []uint32 // supplementary groups of the process (SO_PEERGROUPS); nil: none, or unknown
+	Err      error    // why the process is unknown, so that it is not admitted; nil: it is known
 }
 
-// User returns name and uid, "root (uid 0)", or the uid alone if it has no name here.
+// User returns name and uid of the process's user, such as "root (uid 0)", or "uid 1234" if the uid has no name on this
+// machine.
 func (p Peer) User() string {
 	id := strconv.FormatUint(uint64(p.UID), 10)
 	if u, err := user.LookupId(id); err == nil {
@@ -30,8 +32,8 @@ func (p Peer) User() string {
 	return "uid " + id
 }
 
-// GroupID returns the id of a group, which is given by name or by number. Errors: there is no such group, or a file
-// cannot belong to its number.
+// GroupID returns the id of a group that is given by name or by number; a number need not have a name. Errors: there is
+// no group of that name, or the number is 4294967295, which no file can have.
 func GroupID(group string) (uint32, error) {
 	id := group
 	if _, err := strconv.ParseUint(group, 10, 32); err != nil {
@@ -54,7 +56,7 @@ type guarded struct {
 	to Access
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It returns only connections of permitted processes, and closes all others.
 func (g *guarded) Accept() (net.Conn, error) {
 	for {
 		c, err := g.Listener.Accept()
@@ -72,7 +74,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// admits reports whether a process may connect. Root has no special right here; it has other ways.
+// admits reports whether a process may connect. Root has no special right, since root can become any user.
 func (a Access) admits(p Peer) bool {
 	switch {
 	case p.Err != nil:

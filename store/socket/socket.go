@@ -1,8 +1,8 @@
-// Package socket listens on Unix sockets that survive crashes of their processes, and that are open to the user of this
-// process, or also to a group (leaf).
+// Package socket listens on Unix sockets. It replaces the socket that a crashed process left, and admits only processes
+// of this process's user, and of a group if one is set (leaf).
 //
-// Owns: the folders and sockets that it makes. Reads: the credentials of connecting processes. Never: takes a path from
-// a process that answers on it; admits a process outside of Access, whatever the mode of a file became.
+// Owns: the folders and sockets that it makes. Reads: the credentials of connecting processes. Never: replaces the
+// socket of a process that answers; admits a process outside of Access, even if the mode of the socket was changed.
 package socket
 
 import (
@@ -18,18 +18,20 @@ import (
 // MaxPath is the length of the longest path that fits into sockaddr_un on Linux, in bytes without the closing zero.
 const MaxPath = 107
 
-// Access names the processes that may connect to a socket, besides those of this process's user. The zero value names
-// no others.
+// Access names the processes that may connect to a socket in addition to those of this process's user. The zero value
+// names no further processes.
 type Access struct {
 	// Group is the id of a group whose members may connect; nil: no group.
 	Group *uint32
-	// Refused is called for each connection that was closed because of its process. Accept waits for it. It may be nil.
+	// Refused is called for each connection that was closed because its process may not connect. Accept waits until
+	// Refused returns. It may be nil.
 	Refused func(Peer)
 }
 
-// Listen listens on a path, and replaces the socket of a process that died. If a process answers on the path, the error
-// is syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of other processes are closed before
-// anything is read from them.
+// Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such as
+// the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
+// syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of processes outside of to are closed
+// before anything is read from them. Other errors are those of the file system, or of setting the group.
 func Listen(path string, to Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
@@ -49,9 +51,10 @@ func Listen(path string, to Access) (net.Listener, error) {
 	return &guarded{Listener: l, to: to}, nil
 }
 
-// Folder creates the folder of sockets with mode 0700. With a group it has 0710: members may pass through it, but not
-// list it. An existing folder gets the same mode. Missing parents are created with 0755. Errors: the path is not a
-// folder, or another user owns it, who could replace the socket.
+// Folder creates a folder for sockets, with mode 0700. With a group the mode is 0710: members of the group may open
+// sockets in it, but not list it. An existing folder gets the same mode. Missing parents are created with mode 0755.
+// Errors: the path is not a folder (a symbolic link, for example), or belongs to another user, who could replace the
+// socket; those of the file system.
 func Folder(path string, group *uint32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -72,7 +75,8 @@ func Folder(path string, group *uint32) error {
 	return give(path, group, 0o700, 0o010)
 }
 
-// give sets the mode of a file of this process. With a group it also sets the group and the group's part of the mode.
+// give sets the mode of a file of this process. With a group it also sets the file's group, and adds ofGroup to the
+// mode.
 func give(path string, group *uint32, mode, ofGroup fs.FileMode) error {
 	if group == nil {
 		return os.Chmod(path, mode)

@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ServiceEntries is the kind whose status has addresses.
+// ServiceEntries is the kind ServiceEntry, whose status contains addresses. It must not be modified.
 var ServiceEntries = Kind{networking, "ServiceEntry"}
 
 // Addresses returns the target state of status.addresses of ServiceEntries: the IPs of each of their hosts
-// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). The CRD has the list as
-// an atomic one with one writer, like istiod's. A list that differs is replaced as a whole; the other fields of the
-// status stay.
+// (https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntryStatus). all maps each
+// ServiceEntry to its hosts and their IPs; a ServiceEntry without hosts gets no target state. A stored list with other
+// addresses is replaced as a whole, as by istiod, because the CRD declares the list atomic. The order of addresses does
+// not matter. The other fields of the status stay. A ServiceEntry that does not exist is not created.
 func Addresses(all map[Key]map[string][]string) map[Key]Desired[unstructured.Unstructured] {
 	out := make(map[Key]Desired[unstructured.Unstructured], len(all))
 	for key, hosts := range all {

@@ -17,8 +17,8 @@ import (
 // manager is this program's name in managedFields.
 const manager = "navarchd"
 
-// configOf reads a kubeconfig. An empty path stands for the service account of this process's Pod. The client has no
-// rate limit, because Writers limit their rate themselves (Rate).
+// configOf reads a kubeconfig. An empty path stands for the service account of this process's Pod. Clients of the
+// configuration have no rate limit, because Writers limit their own rate (Rate).
 func configOf(kubeconfig string) (*rest.Config, error) {
 	config, err := apiserver.Config(kubeconfig)
 	if err != nil {

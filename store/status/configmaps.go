@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ConfigMaps reads and writes the ConfigMaps of one name, in all namespaces or in one.
+// ConfigMaps implements API for the ConfigMaps of one name, in all namespaces or in one.
 type ConfigMaps struct {
 	namespace, name string
 	coreObjects[corev1.ConfigMap, *corev1.ConfigMap]
@@ -18,13 +18,13 @@ var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
 // NewConfigMaps returns the API for the ConfigMaps of one name. An empty kubeconfig path stands for the service account
 // of this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig
-// is invalid.
+// is invalid, or that the path is empty outside of a Pod; the result must not be used then.
 func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	client, err := coreClient(kubeconfig)
 	return &ConfigMaps{namespace, name, coreObjects[corev1.ConfigMap, *corev1.ConfigMap]{client, "configmaps"}}, err
 }
 
-// Follow implements API.
+// Follow implements API: it lists and watches the ConfigMaps until ctx ends.
 func (c *ConfigMaps) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed func(error)) error {
 	choose := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + c.name }
 	lw := cache.NewFilteredListWatchFromClient(c.client, "configmaps", c.namespace, choose)

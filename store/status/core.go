@@ -49,7 +49,7 @@ func found[O any, P coreObject[O]](o P) Found[O] {
 	return f
 }
 
-// Get implements API.
+// Get implements API: it reads one object.
 func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	out := P(new(O))
 	err := c.client.Get().Namespace(k.Namespace).Resource(c.resource).Name(k.Name).Do(ctx).Into(out)
@@ -59,7 +59,7 @@ func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	return found[O](out), err
 }
 
-// Write implements API.
+// Write implements API: it creates an object without resourceVersion, and replaces one with it.
 func (c coreObjects[O, P]) Write(ctx context.Context, k Key, o *O) (Found[O], error) {
 	request, replaces := c.client.Post(), P(o).GetResourceVersion() != ""
 	if replaces {

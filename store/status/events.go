@@ -17,30 +17,31 @@ import (
 	"navarch.io/navarch/store/events"
 )
 
-// GenerationAnnotation of an Event states the generation of the object that the message is about.
+// GenerationAnnotation is an annotation of Events: the generation of the object that the message is about, in decimal.
 const GenerationAnnotation = "navarch.io/generation"
 
 // reporter is the name of the reporting component in Events.
 const reporter = "navarchd"
 
-// Events writes Events of type Warning. An Event's name is derived from object and reason, so a new leader updates the
-// Events of its predecessor. Events are not listed or watched, because other components write many Events in a cluster.
+// Events writes Kubernetes Events of type Warning. An Event's name is derived from object and reason, so the next
+// leader updates the Events of its predecessor. Events are not listed or watched, because other components write many
+// Events in a cluster. Run of the embedded Writer writes them.
 type Events struct {
 	*Writer[corev1.Event]
 	shown map[Key]Desired[corev1.Event]
 }
 
 // NewEvents returns a writer of Events. An empty kubeconfig path stands for the service account of this process's Pod.
-// NewEvents sets API and Kind of the configuration. No request is sent. Errors: the kubeconfig is invalid, or this
-// process has no service account.
+// NewEvents sets API and Kind of the configuration c. No request is sent. An error means that the kubeconfig is
+// invalid, or that the path is empty outside of a Pod; the result must not be used then.
 func NewEvents(kubeconfig string, c Config[corev1.Event]) (*Events, error) {
 	client, err := coreClient(kubeconfig)
 	c.API, c.Kind = &eventAPI{coreObjects[corev1.Event, *corev1.Event]{client, "events"}}, "Event"
 	return &Events{Writer: New(c)}, err
 }
 
-// Show sets the warnings that should exist from now on. Events of earlier warnings stay until Kubernetes deletes them.
-// Only one goroutine may call Show.
+// Show replaces the warnings for which Events should exist. Events of earlier warnings are not updated any more, and
+// stay until Kubernetes deletes them. Show does not block. Calls must not overlap.
 func (e *Events) Show(all []events.Warning) {
 	want := make(map[Key]Desired[corev1.Event], len(all))
 	for _, w := range all {

@@ -17,7 +17,7 @@ import (
 // relist is the longest duration of a watch. Afterwards all objects are listed again.
 const relist = 10 * time.Minute
 
-// receiver is the store of a Reflector. It passes objects on to a Seen.
+// receiver implements the store of a client-go Reflector. It passes objects on to a Seen.
 type receiver[O any] struct {
 	name   string
 	seen   Seen[O]
@@ -25,8 +25,8 @@ type receiver[O any] struct {
 	read   func(o any) (Key, Found[O], bool) // may change its argument; false: the object is of another kind
 }
 
-// session lists and watches once, for relist at most. After a failure it returns after a pause. A silent watch is
-// opened again.
+// session lists and watches once, for relist at most. If the list or watch fails, it reports the failure and returns
+// after a second. A watch without any messages is opened again (listwatch).
 func (r receiver[O]) session(ctx context.Context, plain *cache.ListWatch, like runtime.Object) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // errors are passed to failed instead
 	session, cancel := context.WithTimeout(ctx, relist)

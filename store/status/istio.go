@@ -10,12 +10,12 @@ import (
 )
 
 // Kind is one of Istio's kinds whose objects have a status (IstioStatus,
-// https://istio.io/docs/reference/config/meta/v1beta1/istio-status.html).
+// https://istio.io/docs/reference/config/meta/v1beta1/istio-status.html). It consists of API group and kind.
 type Kind struct{ Group, Kind string }
 
 const networking, security, telemetry, extensions = "networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"
 
-// IstioKinds lists the kinds from which records are made.
+// IstioKinds lists the kinds of Istio that this control plane reads. It must not be modified.
 var IstioKinds = []Kind{
 	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ProxyConfig"},
 	{networking, "ServiceEntry"}, {networking, "Sidecar"},
@@ -24,20 +24,22 @@ var IstioKinds = []Kind{
 	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
 }
 
-// Istio reads the objects of one of Istio's kinds and writes their status. It keeps only metadata and status.
+// Istio implements API for the objects of one of Istio's kinds. It reads their metadata and status, and writes only
+// their status.
 type Istio struct{ served }
 
 var _ API[unstructured.Unstructured] = (*Istio)(nil)
 
 // NewIstio returns the API for the objects of one kind. An empty kubeconfig path stands for the service account of this
 // process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid.
+// invalid, or that the path is empty outside of a Pod; the result must not be used then.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &Istio{served{kind: kind, namespace: namespace, client: client}}, err
 }
 
-// Follow implements API.
+// Follow implements API: it lists and watches the objects until ctx ends. A kind that the API server does not serve has
+// no objects.
 func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	return follow(ctx, &i.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
 		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {
@@ -66,7 +68,7 @@ func foundStatus(u *unstructured.Unstructured) Found[unstructured.Unstructured] 
 		By: lastWriter(u.GetManagedFields(), "status")}
 }
 
-// Get implements API.
+// Get implements API: it reads one object. Before Follow has found the served version of the kind, it fails.
 func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {
@@ -82,8 +84,9 @@ func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured
 	return foundStatus(out), nil
 }
 
-// Write implements API. The API server changes the status alone, and only if resourceVersion and uid are still those
-// that were read.
+// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and only
+// if resourceVersion and uid are still those that were read. ErrConflict: they are not, or the object is absent. Before
+// Follow has found the served version of the kind, Write fails.
 func (i *Istio) Write(ctx context.Context, k Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

@@ -2,8 +2,8 @@ package status
 
 import "slices"
 
-// line is the queue of waiting keys, each once. Turns alternate, and so do the keys within a turn: an owner of many
-// keys delays only its own.
+// line is the queue of waiting keys, each once. A turn is the name of an owner of keys (Desired.Turn). Turns alternate,
+// and so do the keys within a turn, so an owner of many keys delays only its own keys.
 type line struct {
 	turns []string // those that have keys, the next one first
 	keys  map[string][]Key
@@ -45,8 +45,8 @@ const (
 	stops // the key stays first, and so does its turn
 )
 
-// each calls visit with each key once, in the order of turns, until visit returns stops. A turn without such a key
-// moves behind the others.
+// each calls visit with each key once, in the order of turns, until visit returns stops. A turn without a key for which
+// visit returns stops moves behind the others.
 func (l *line) each(visit func(Key) outcome) {
 	for range len(l.turns) {
 		turn := l.turns[0]

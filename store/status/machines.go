@@ -13,9 +13,10 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Machines returns the target states of the WorkloadEntries of machines. Entries of groups are created, and deleted
-// once they are Gone; changes by others to their spec stay. In an entry that a user created only the annotations and
-// the condition Healthy are kept up to date, and removed once it is Gone.
+// Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or report
+// health. An entry of a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true; changes by others to
+// its spec stay. In an entry that a user created, only the annotations about the connection and the condition Healthy
+// are kept up to date; they are removed once Gone is true.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
@@ -133,8 +134,8 @@ func connection(annotations map[string]string, w machines.Wanted) {
 	}
 }
 
-// conditionsOf returns the conditions with Healthy as the machine's agent reports it, if the entry asks for health.
-// Conditions of others stay.
+// conditionsOf returns the conditions with Healthy as the machine's agent reports it, if the entry has the annotation
+// machines.HealthCheckAnnotation. Other conditions stay. differ is false if nothing changes.
 func conditionsOf(w machines.Wanted, there *WorkloadEntry) (list []any, differ bool) {
 	list, _, err := unstructured.NestedSlice(there.Object, "status", "conditions")
 	if err != nil {

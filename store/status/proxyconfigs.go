@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ProxyConfigs reads the whole objects of kind ProxyConfig. It never writes.
+// ProxyConfigs reads the objects of kind ProxyConfig, with their spec and without managedFields. It never writes.
 type ProxyConfigs struct{ served }
 
 // NewProxyConfigs returns a reader of ProxyConfigs. An empty kubeconfig path stands for the service account of this
 // process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid.
+// invalid, or that the path is empty outside of a Pod; the result must not be used then.
 func NewProxyConfigs(kubeconfig, namespace string) (*ProxyConfigs, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &ProxyConfigs{served{kind: Kind{networking, "ProxyConfig"}, namespace: namespace, client: client}}, err
 }
 
-// Follow passes lists and changes to s until ctx ends, and returns the context's error. failed receives the reason of
-// each failure, and nil once it is over.
+// Follow passes lists and changes to s until ctx ends, and then returns the context's error. failed receives the reason
+// of each failure, and nil after each complete list. A kind that the API server does not serve has no objects.
 func (p *ProxyConfigs) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	return follow(ctx, &p.served, receiver[unstructured.Unstructured]{seen: s, failed: failed,
 		read: func(o any) (Key, Found[unstructured.Unstructured], bool) {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits for restoring an object that another writer changes too: patience times within contest, then after a pause
-// that doubles each time from contest to maxPause.
+// Limits for restoring an object that another writer changes too. The object is restored at once up to patience times
+// within contest. Afterwards it is restored after pauses that double from contest to maxPause.
 const (
 	patience = 3
 	contest  = time.Minute
@@ -35,7 +35,7 @@ type entry struct {
 	right     bool // the object had its target state: a difference is then another writer's
 	notBefore time.Time
 	failures  int    // consecutive failed writes
-	conflicts int    // consecutive conflicts: others wrote between our read and write
+	conflicts int    // consecutive conflicts: others wrote between the read and the write of this process
 	wrong     string // cause of the last failed write
 	left      string // why the object is left as it is (Desired.Left)
 	putBack   []time.Time
@@ -194,10 +194,10 @@ func (e *entry) putBackAt(now time.Time, by string) string {
 	return by
 }
 
-// pause returns how long a contested object is left as the others write it.
+// pause returns the time for which a contested object is not restored.
 func (e *entry) pause() time.Duration { return min(contest<<min(e.contested-1, 10), maxPause) }
 
-// over returns when an object without further writes of others stops being contested.
+// over returns the time at which an object without further writes of others stops being contested.
 func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.pause()) }
 
 // failed stores a failed write. It is repeated after 1, 2, 4 ... 64 seconds.
@@ -208,8 +208,9 @@ func (q *queue[O]) failed(k Key, err error, now time.Time) {
 	}
 }
 
-// conflicted stores the object that caused a conflict: somebody else wrote it between our read and write. The first
-// conflict is retried immediately. Further ones in a row count as failures, and the error is returned.
+// conflicted stores the state of an object after a conflict: another writer changed the object between the read and the
+// write of this process. The first conflict is retried immediately. Each further conflict in a row counts as a failure
+// and returns an error.
 func (q *queue[O]) conflicted(k Key, f Found[O], now time.Time) (err error) {
 	if e := q.entries[k]; e != nil {
 		if e.conflicts++; e.conflicts > 1 {
@@ -234,8 +235,8 @@ func (q *queue[O]) failing() bool {
 	return false
 }
 
-// problems lists the objects that cannot be written, are left as they are, or are contested. It names at most most of
-// them and counts the others.
+// problems lists the objects that cannot be written, are left as they are, or are contested. The argument most bounds
+// the number of objects that it names; it counts the others.
 func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 	for k, e := range q.entries {
 		switch {

@@ -12,35 +12,35 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// DeliveredType is the condition that states whether proxies have an object's generation.
+// DeliveredType is the type of the condition that states whether proxies have received an object's generation.
 const DeliveredType = "navarch.io/Delivered"
 
 // Report is the target status of one generation of an Istio object. It changes only entries of its own: the condition
 // DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl marks them as Navarch's.
-// The CRDs have these lists as atomic ones, so they are read, merged and written as a whole, with the resourceVersion
-// that was read.
+// The CRDs declare these lists atomic, so they are read, merged and written as a whole, with the resourceVersion that
+// was read.
 type Report struct {
-	UID        string // an object with another UID or another generation is not changed
-	Generation int64
-	Messages   []Message // in order, without repetitions
+	UID        string    // an object with another UID or another generation is not changed
+	Generation int64     // metadata.generation that the report is about
+	Messages   []Message // in order, without repetitions; empty: own messages are removed
 	Delivered  Delivered
 }
 
-// Message is one kind of problem of an object. The API has no field for its text (AnalysisMessageBase); the condition
-// contains it.
+// Message is one kind of problem of an object. The API has no field for the problem's text (AnalysisMessageBase), so
+// the text is a part of Delivered.Message.
 type Message struct {
 	Code     problem.Code
-	Analyzer problem.Analyzer // replaces Code; empty without such a code
-	Severity problem.Severity
+	Analyzer problem.Analyzer // istioctl's code, which replaces Code; empty: there is no such code
+	Severity problem.Severity // Error becomes level ERROR, others WARNING
 }
 
 // Delivered is the condition DeliveredType.
 type Delivered struct {
-	Status  string // True, False, Unknown
-	Reason  string // CamelCase
-	Message string
-	Since   time.Time // the last transition, if the object's condition has another Status
-	Only    Only
+	Status  string    // True, False or Unknown
+	Reason  string    // CamelCase
+	Message string    // for people; empty: no message
+	Since   time.Time // lastTransitionTime, unless the object's condition already has this Status
+	Only    Only      // which objects get the condition
 }
 
 // Only restricts the objects in which the condition is written.
@@ -49,8 +49,8 @@ type Only uint8
 // The restrictions.
 const (
 	Everywhere   Only = iota
-	WhereUnsaid       // only if the object has no condition of this generation
-	WherePresent      // only if the object has the condition
+	WhereUnsaid       // only if the object has no condition DeliveredType of this generation
+	WherePresent      // only if the object has the condition DeliveredType, of any generation
 	Nowhere           // never
 )
 
@@ -90,8 +90,9 @@ func (m Message) entry() map[string]any {
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired returns the report as a target state for a Writer. Each namespace is one turn, so that objects that change
-// without end delay only those of their namespace.
+// Desired returns the report as a target state for a Writer. namespace is the object's namespace and the owner for fair
+// queueing, so that objects that change without end delay only objects of their namespace. An absent object is not
+// created. An object with a malformed status stays unchanged.
 func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}

@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names of Istio's agents and istiod (istio.io/istio, security/pkg/nodeagent/caclient and
+// Names that Istio's agents and istiod use (istio.io/istio, security/pkg/nodeagent/caclient and
 // pilot/pkg/serviceregistry/kube/controller/namespacecontroller.go).
 const (
-	RootCertName = "istio-ca-root-cert"
+	RootCertName = "istio-ca-root-cert" // ConfigMap with the mesh's root certificates
 	rootCertKey  = "root-cert.pem"
-	ListsName    = "istio-ca-crl"
+	ListsName    = "istio-ca-crl" // ConfigMap with revocation lists
 	listsKey     = "ca-crl.pem"
 	configLabel  = "istio.io/config"
 )
@@ -23,14 +23,15 @@ const (
 // where ztunnel may run.
 var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
 
-// RootCerts returns the target states of the ConfigMaps istio-ca-root-cert with these roots (PEM), in all given
-// namespaces except those that istiod leaves out.
+// RootCerts returns the target states of the ConfigMaps RootCertName with these roots (PEM). There is one in each given
+// namespace, except kube-public, kube-node-lease and local-path-storage. Only the fields that agents read are set;
+// other fields of existing ConfigMaps stay.
 func RootCerts(namespaces []string, roots string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, RootCertName, rootCertKey, roots)
 }
 
-// Lists returns the target states of the ConfigMaps istio-ca-crl with these revocation lists (PEM), in the namespaces
-// of RootCerts.
+// Lists returns the target states of the ConfigMaps ListsName with these revocation lists (PEM), in the same namespaces
+// as RootCerts.
 func Lists(namespaces []string, lists string) map[Key]Desired[corev1.ConfigMap] {
 	return everywhere(namespaces, ListsName, listsKey, lists)
 }
@@ -73,5 +74,5 @@ func own(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// RootsOf returns the roots (PEM) in a ConfigMap istio-ca-root-cert; empty if it has no key for them.
+// RootsOf returns the roots (PEM) in a ConfigMap RootCertName; empty if the ConfigMap lacks the key. m must not be nil.
 func RootsOf(m *corev1.ConfigMap) string { return m.Data[rootCertKey] }

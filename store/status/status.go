@@ -1,11 +1,11 @@
 // Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace,
 // WorkloadEntries of machines, entries in the status of Istio's objects, and Events about objects that are refused or
-// held. Callers state the target state of each object (Desired). An object that differs, whoever changed it, waits in a
-// queue. In the queue owners with many objects alternate with the others (Desired.Turn).
+// held. Callers state the target state of each object (Desired). An object that differs from it, whoever changed the
+// object, waits in a queue. In the queue owners with many objects alternate with the others (Desired.Turn).
 //
-// Owns: the waiting objects with their times, the writers against this process; the annotation EpochAnnotation of whole
-// objects that it has written; in the status of others its own entries (Report). Reads: the objects that it writes, by
-// its own watch.
+// Owns: the waiting objects with their times, the record of other writers of them; the annotation EpochAnnotation of
+// whole objects that it has written; its own entries in the status of objects of others (Report). Reads: the objects
+// that it writes, by its own watch.
 //
 // Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
 // already has its target state; writes more than Rate objects a second; writes without the resourceVersion that it has
@@ -30,10 +30,11 @@ import (
 // Rate is the largest number of objects that are written in a second.
 const Rate = 50
 
-// EpochAnnotation states the epoch of the leader that wrote an object last.
+// EpochAnnotation is an annotation of written objects: the epoch (number of the term) of the leader that wrote the
+// object last.
 const EpochAnnotation = "navarch.io/epoch"
 
-// Key identifies an object among those of its kind.
+// Key identifies an object among those of its kind. Namespace is empty for cluster-scoped kinds.
 type Key struct{ Namespace, Name string }
 
 // String returns "namespace/name", for messages.
@@ -42,14 +43,15 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 // Desired is the target state of one Kubernetes object.
 type Desired[O any] struct {
 	Version string // equal for equal target states
-	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without an
-	// owner share one turn.
+	// Turn is the owner for fair queueing: owners with many pending objects alternate with the others. Objects without
+	// an owner share one turn.
 	Turn string
-	// Draw returns the object to write, with the epoch's annotation, given the object that exists or nil. It returns nil
-	// if the object already has the target state. It does not change its argument.
+	// Draw returns the object to write, given the existing object there (nil: absent) and the epoch for
+	// EpochAnnotation. It returns nil if nothing has to be written. It must not change its argument, and is called with
+	// a lock held, so it must not block.
 	Draw func(there *O, epoch int64) *O
-	// Left returns why Draw writes nothing to an object that differs from its target; empty if it does not differ. The
-	// reason becomes a Problem. Left may be nil.
+	// Left is called after Draw has returned nil. It returns why an object that differs from its target is not written;
+	// empty: the object does not differ. The reason becomes a Problem. A nil Left counts as one that returns "".
 	Left func(there *O) string
 }
 
@@ -59,42 +61,43 @@ type Version uint64
 
 // Found is the existing state of an object.
 type Found[O any] struct {
-	Object  *O // nil: the object is absent
-	Version Version
-	By      string // the last writer according to managedFields; may be empty
+	Object  *O      // nil: the object is absent; must not be modified
+	Version Version // of the object; of an absent object that of its deletion, or 0
+	By      string  // the last writer according to managedFields; may be empty
 }
 
 // API reads and writes the objects of one kind.
 type API[O any] interface {
-	// Follow lists and watches until ctx ends, and returns the context's error. failed receives the reason of each
-	// failure, and nil once it is over.
+	// Follow lists and watches until ctx ends, and then returns the context's error. It passes objects to s. failed
+	// receives the reason of each failure, and nil after each complete list.
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
 	// Get reads an object. For an absent object it returns a Found without an Object, and no error.
 	Get(ctx context.Context, k Key) (Found[O], error)
-	// Write creates an object without resourceVersion, and replaces one that has it. ErrConflict: the object has another
-	// version.
+	// Write creates an object without resourceVersion, and replaces one that has it. It returns the written object.
+	// ErrConflict: the stored object has another version, or exists although it should be created.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
-// Seen receives the existing objects.
+// Seen receives the existing objects of one kind. The receiver owns the arguments.
 type Seen[O any] interface {
-	Replace(all map[Key]Found[O]) // a complete list
-	Observe(k Key, f Found[O])    // a change
+	Replace(all map[Key]Found[O]) // a complete list of the objects
+	Observe(k Key, f Found[O])    // the present state of one object
 }
 
-// ErrConflict means that an object was not written, because it is not in the state that was read.
+// ErrConflict means that an object was not written, because the stored object is not in the state that was read.
 var ErrConflict = errors.New("somebody else has written it")
 
 // Config configures a Writer.
 type Config[O any] struct {
-	API  API[O]
+	API  API[O] // not nil
 	Kind string // of the objects, for messages
-	// Until returns a time up to which this process certainly leads (lead.Elector.Until).
+	// Until returns a time up to which this process certainly leads (lead.Elector.Until). An error means that the time
+	// is unknown; nothing is written then. Not nil.
 	Until    func(context.Context) (time.Time, error)
 	Deadline time.Duration // bounds each write; 0: 3 s
 	// Limit is a rate limit that several Writers share; nil: this Writer writes at most Rate objects a second.
 	Limit *rate.Limiter
-	Log   *slog.Logger
+	Log   *slog.Logger // not nil
 }
 
 // Writer writes the objects of one kind while this process leads. It is safe for concurrent use.
@@ -108,27 +111,28 @@ type Writer[O any] struct {
 	complained bool   // the failure of writes was logged
 }
 
-// New returns a Writer. It sends no request.
+// New returns a Writer without target states. It sends no request.
 func New[O any](c Config[O]) *Writer[O] {
 	c.Deadline = cmp.Or(c.Deadline, 3*time.Second)
 	c.Limit = cmp.Or(c.Limit, NewLimit())
 	return &Writer[O]{Config: c, wake: make(chan struct{}, 1), queue: newQueue[O](0)}
 }
 
-// NewLimit returns a limiter of Rate writes a second.
+// NewLimit returns a limiter of Rate writes a second, without bursts.
 func NewLimit() *rate.Limiter { return rate.NewLimiter(Rate, 1) }
 
-// Want replaces the target states. Objects without one are not written, and stay as they are.
+// Want replaces the target states of all objects. Objects without a target state are not written any more, and stay as
+// they are. The map must not be modified afterwards. Want may be called before Run, and does not block.
 func (w *Writer[O]) Want(all map[Key]Desired[O]) {
 	w.with(func(q *queue[O]) { q.wants(all) })
 }
 
-// Replace implements Seen.
+// Replace implements Seen: it stores a complete list of the existing objects.
 func (w *Writer[O]) Replace(all map[Key]Found[O]) {
 	w.with(func(q *queue[O]) { q.replace(all) })
 }
 
-// Observe implements Seen.
+// Observe implements Seen: it stores the present state of one object, unless a newer version is known.
 func (w *Writer[O]) Observe(k Key, f Found[O]) {
 	w.with(func(q *queue[O]) { q.observe(k, f) })
 }
@@ -143,16 +147,17 @@ func (w *Writer[O]) with(change func(*queue[O])) {
 	}
 }
 
-// Problem is a problem of one object, or with an empty Key of all objects.
+// Problem is a reason why an object does not have its target state.
 type Problem struct {
-	Key     Key
+	Key     Key // empty: the problem concerns several or all objects of the kind
 	Message string
 }
 
 // maxProblems bounds the objects that problems name; further ones are counted.
 const maxProblems = 20
 
-// Problems returns the problems of this process's term.
+// Problems returns the present problems of this process's term as leader; nil outside of Run. It names at most 20
+// objects, sorted by key, and counts further ones in one more Problem.
 func (w *Writer[O]) Problems() (all []Problem) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,9 +168,10 @@ func (w *Writer[O]) Problems() (all []Problem) {
 	return append(all, w.queue.problems(time.Now(), maxProblems)...)
 }
 
-// Run is one term. It reads the objects and writes those that differ from their target (Want), until ctx ends, and
-// returns the context's error. It begins to write after one Deadline, because a write of the previous leader may still
-// arrive until then.
+// Run serves one term of this process as leader, with the given epoch. Until ctx ends, it reads the objects and writes
+// those that differ from their target (Want); then it returns the context's error. It begins to write after one
+// Deadline, because a write of the previous leader may still arrive until then. Failed writes are repeated with pauses
+// of 1 to 64 s. Calls must not overlap.
 func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 	w.begin(epoch)
 	defer w.begin(0)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// WebhookKind is one of the two kinds of webhook configurations.
+// WebhookKind is one of the two kinds of webhook configurations of Kubernetes.
 type WebhookKind string
 
 // The kinds.
@@ -26,8 +26,8 @@ const (
 // resources maps each kind to its resource name in API paths.
 var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurations", Mutating: "mutatingwebhookconfigurations"}
 
-// Webhooks reads and writes the webhook configurations of one kind with the label istio.io/rev. All webhook
-// configurations of Istio have this label.
+// Webhooks implements API for the webhook configurations of one kind with the label RevisionLabel. All webhook
+// configurations of Istio have this label. It never creates a configuration.
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
@@ -36,12 +36,13 @@ type Webhooks struct {
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
 
-// RevisionLabel names the revision of a webhook configuration. For a tag it names the revision behind the tag.
+// RevisionLabel is the label with the revision of a webhook configuration. For the configuration of a revision tag it
+// has the revision that the tag stands for.
 const RevisionLabel = "istio.io/rev"
 
 // NewWebhooks returns the API for one kind of webhook configuration. An empty kubeconfig path stands for the service
 // account of this process's Pod. No request is sent. An error means that the kubeconfig is invalid, or that the path is
-// empty and the process does not run in a Pod.
+// empty outside of a Pod.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {
@@ -54,19 +55,19 @@ func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 // labelled restricts lists and watches to objects with the label.
 type labelled struct{ dynamic.ResourceInterface }
 
-// List implements dynamic.ResourceInterface.
+// List implements dynamic.ResourceInterface. It lists only objects with the label.
 func (l labelled) List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	o.LabelSelector = RevisionLabel
 	return l.ResourceInterface.List(ctx, o)
 }
 
-// Watch implements dynamic.ResourceInterface.
+// Watch implements dynamic.ResourceInterface. It watches only objects with the label.
 func (l labelled) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = RevisionLabel
 	return l.ResourceInterface.Watch(ctx, o)
 }
 
-// Follow implements API.
+// Follow implements API: it lists and watches the configurations until ctx ends.
 func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured], failed func(error)) error {
 	r := receiver[unstructured.Unstructured]{resources[w.kind], s, failed, func(o any) (Key, Found[unstructured.Unstructured], bool) {
 		u, is := o.(*unstructured.Unstructured)
@@ -91,11 +92,12 @@ func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstru
 	return f
 }
 
-// WithoutClaims returns a copy of an object without navarchd's entries in managedFields. It returns nil if
-// managedFields has no entry of navarchd, or only such entries. Without the entries, a later server-side apply of
+// WithoutClaims returns a copy of an object without navarchd's entries of operation Update in managedFields. It returns
+// nil if managedFields has no such entry, or only such entries. Without the entries, a later server-side apply of
 // another manager has no conflict in fields that navarchd has written. With them, Helm 4 failed to roll a release back
 // to its first version, with a conflict in failurePolicy
-// (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields).
+// (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields). The argument is not
+// modified.
 func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	all := u.GetManagedFields()
 	others := slices.DeleteFunc(slices.Clone(all), func(e metav1.ManagedFieldsEntry) bool {
@@ -109,7 +111,7 @@ func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return next
 }
 
-// Get implements API.
+// Get implements API: it reads one configuration by name, also one without the label.
 func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Get(ctx, k.Name, metav1.GetOptions{})
 	switch {
@@ -121,9 +123,9 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	return w.found(out), nil
 }
 
-// Write implements API. It never creates configurations: only an installation of Istio does. managedFields of the
-// object replace the stored managedFields; without them, the stored managedFields stay. ErrConflict: the object has
-// another version, or is absent.
+// Write implements API: it replaces an existing configuration. It never creates one, which only an installation of
+// Istio does. managedFields of the object replace the stored managedFields; without them, the stored managedFields
+// stay. ErrConflict: the stored object has another version, or is absent.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {

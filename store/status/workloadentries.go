@@ -23,20 +23,20 @@ const (
 	remove
 )
 
-// WorkloadEntry is an existing entry, or one to write.
+// WorkloadEntry is an existing WorkloadEntry, or one to write together with the kind of request that writes it.
 type WorkloadEntry struct {
 	unstructured.Unstructured
 	act act
 }
 
-// registered reports whether machines are or were behind the entry: it belongs to a group, or an agent reports its
-// health.
+// registered reports whether a machine is or was behind the entry: the entry has the annotation of a WorkloadGroup, or
+// that of the replica to which the machine's agent is connected.
 func (e *WorkloadEntry) registered() bool {
 	annotations := e.GetAnnotations()
 	return annotations[machines.GroupAnnotation] != "" || annotations[machines.ControllerAnnotation] != ""
 }
 
-// WorkloadEntries reads and writes the WorkloadEntries of a cluster.
+// WorkloadEntries implements API for the WorkloadEntries of a cluster. Safe for concurrent use.
 type WorkloadEntries struct {
 	entries, groups served
 
@@ -49,7 +49,7 @@ var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
 // NewWorkloadEntries returns the API for WorkloadEntries. An empty kubeconfig path stands for the service account of
 // this process's Pod, an empty namespace for all namespaces. No request is sent. An error means that the kubeconfig is
-// invalid.
+// invalid, or that the path is empty outside of a Pod; the result must not be used then.
 func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
 	of := func(kind string) served {
@@ -59,8 +59,9 @@ func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) 
 		changed: make(chan struct{})}, err
 }
 
-// There returns the registered entries in their newest known state, and a channel that is closed when an entry becomes
-// registered or stops being so (machines.WorkloadEntries).
+// There returns the registered entries in their newest known state, in no order, and a channel that is closed when this
+// set changes or all entries were listed again. An entry is registered if a machine is or was behind it. There
+// implements machines.WorkloadEntries; the caller owns the slice.
 func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +104,7 @@ func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 	return machines.WorkloadEntry{Name: machines.Name(k), Account: account}
 }
 
-// Follow implements API.
+// Follow implements API: it lists and watches the entries until ctx ends, and updates There.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
 	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed,
 		read: func(o any) (Key, Found[WorkloadEntry], bool) {
@@ -116,19 +117,19 @@ func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], fai
 		}})
 }
 
-// noted passes objects to seen and notes registered entries.
+// noted passes objects to seen and stores registered entries in entries.
 type noted struct {
 	entries *WorkloadEntries
 	seen    Seen[WorkloadEntry]
 }
 
-// Replace implements Seen.
+// Replace implements Seen: it stores a complete list.
 func (n noted) Replace(all map[Key]Found[WorkloadEntry]) {
 	n.entries.noteAll(all)
 	n.seen.Replace(all)
 }
 
-// Observe implements Seen.
+// Observe implements Seen: it stores the present state of one entry.
 func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
 	n.seen.Observe(k, f)
 	n.entries.note(k, f.Object)
@@ -142,7 +143,7 @@ func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 	return Key{u.GetNamespace(), u.GetName()}, f
 }
 
-// Get implements API.
+// Get implements API: it reads one entry. Before Follow has found the served version of the kind, it fails.
 func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry], error) {
 	resource, _, err := w.entries.objects(k.Namespace)
 	if err != nil {
@@ -161,7 +162,9 @@ func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry],
 	return f, nil
 }
 
-// Write implements API.
+// Write implements API: it sends the kind of request that e states, which may also delete the entry. The result of a
+// deletion has no Object. A created entry gets its WorkloadGroup as owner; if the group is missing, Write fails.
+// ErrConflict: the stored entry has another version, exists although it should be created, or is absent.
 func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
 	resource, version, err := w.entries.objects(k.Namespace)
 	if err != nil {

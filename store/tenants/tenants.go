@@ -1,5 +1,6 @@
-// Package tenants distributes the tenants of namespaces to all replicas. Records do not contain the labels of
-// namespaces. So the leader copies the labels from its ingester to etcd, and all replicas follow the copy in etcd.
+// Package tenants distributes the tenants of namespaces to all replicas. A tenant is a group of namespaces with an
+// equal value of the label isolation.TenantLabel. Stored configuration does not contain the labels of namespaces. So
+// the leader copies the labels from its ingester to etcd, and all replicas follow the copy in etcd.
 //
 // Owns: tenants/labels in etcd (the leader), and this process's copy. Reads: labels, from store/ingest. Never: joins
 // two namespaces unless their labels are known to be equal.
@@ -27,7 +28,8 @@ const (
 )
 
 // Tenants maps namespaces to tenants, by the values of isolation.TenantLabel in etcd. A namespace without a known label
-// is a tenant of its own, so that a missing label never shows a tenant more than its own objects.
+// is a tenant of its own, so that a missing label never shows a tenant more than its own objects. Safe for concurrent
+// use.
 type Tenants struct {
 	mu      sync.Mutex // a leaf: guards the fields below
 	raw     []byte
@@ -45,7 +47,8 @@ func (t *Tenants) Of(namespace string) string {
 	return name
 }
 
-// Find returns the result of Of. known is false until the labels have been read from etcd.
+// Find returns the result of Of. known is false until the labels have been read from etcd; name is then the tenant of
+// the namespace alone.
 func (t *Tenants) Find(namespace string) (name string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,13 +99,17 @@ func (t *Tenants) Follow(ctx context.Context, store *kv.Store, log *slog.Logger)
 	return nil
 }
 
-// Labels is the source of the labels. Tenants returns the values of isolation.TenantLabel by namespace, and a channel
-// that is closed at the next change. labels is nil until the values are known.
+// Labels is the source of the labels.
 type Labels interface {
+	// Tenants returns the values of isolation.TenantLabel by namespace, and a channel that is closed at the next
+	// change. labels is nil until the values are known. The map is not modified.
 	Tenants() (labels map[string]string, changed <-chan struct{})
 }
 
-// Lead writes changed labels to etcd. It returns when ctx ends, or when a write fails because epoch no longer leads.
+// Lead writes changed labels of source to etcd, while this process leads with epoch. It returns when ctx ends, or when
+// a write fails because epoch no longer leads. Other failures are logged, and the write is repeated after 5 s. Labels
+// of more than kv.MaxRecordBytes/2 are not written. Follow must run, because Lead compares with the labels that it has
+// read.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()

@@ -1,6 +1,6 @@
-// Package turns bounds concurrent work for many hosts. Hosts alternate, so that one host with many requests does not
-// delay the others. The requests of a host may be of several parts, such as tenants behind one client. The parts
-// alternate within their host's turns.
+// Package turns bounds concurrent work for many client hosts. A turn is the right to work. Hosts alternate, so that one
+// host with many requests does not delay the others. The requests of a host may be of several parts, such as tenants
+// behind one client. The parts alternate within their host's turns.
 //
 // Owns: the order of turns. Reads: nothing. Never: trusts a client's statement.
 package turns
@@ -26,12 +26,12 @@ type Line struct {
 	order   list.List // of *queue, the next host first; no queue is empty
 }
 
-// Turn identifies the owner and the priority of a turn.
+// Turn identifies the owner (Host and Part) and the priority (First and Ahead) of a turn.
 type Turn struct {
-	Host  netip.Prefix // remote.Host
-	Part  string       // of the host; empty for hosts without parts
-	First bool         // precedes waiting requests of the same part
-	Ahead bool         // precedes hosts that are not ahead
+	Host  netip.Prefix // the client's network, as remote.Host returns it
+	Part  string       // name of a part of the host; empty for hosts without parts
+	First bool         // the request precedes waiting requests of the same part
+	Ahead bool         // the host precedes hosts that are not ahead; the newest waiting request of a host decides
 }
 
 type part struct {
@@ -55,8 +55,8 @@ type row struct {
 	wait list.List // of chan struct{}, closed when the turn is granted
 }
 
-// New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for the number
-// of processors, perHost 0 for atOnce.
+// New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for
+// GOMAXPROCS, perHost 0 for atOnce. Negative numbers are not allowed.
 func New(atOnce, perHost int) *Line { return NewOfParts(atOnce, perHost, 0) }
 
 // NewOfParts is New with a bound for the concurrent turns of one part of a host. perPart 0 stands for perHost.
@@ -74,16 +74,19 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 		hosts: map[netip.Prefix]*list.Element{}}
 }
 
-// Enter waits for a turn of a host, which Leave ends. It returns false if gone is closed first. With first it precedes
-// waiting requests of the same host.
+// Enter waits for a turn of a host without parts. After true the caller has a turn, and must call Leave with the same
+// host once. It returns false, without a turn, if gone is closed first; a nil gone is never closed. With first the
+// request precedes waiting requests of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
 
-// Leave ends a turn of a host.
+// Leave ends a turn of a host without parts, for which Enter has returned true.
 func (l *Line) Leave(host netip.Prefix) { l.LeaveAs(Turn{Host: host}) }
 
-// EnterAs waits for a turn, which LeaveAs ends. It returns false if gone is closed first.
+// EnterAs waits for a turn. After true the caller has a turn, and must call LeaveAs with the same Host and Part once.
+// It returns false, without a turn, if gone is closed first; a nil gone is never closed. A free turn is granted at
+// once, even if gone is closed.
 func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	l.mu.Lock()
 	if l.free > 0 && l.room(t.part()) {
@@ -112,7 +115,7 @@ func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 	return false
 }
 
-// LeaveAs ends a turn.
+// LeaveAs ends a turn for which EnterAs has returned true. Only Host and Part of t are used.
 func (l *Line) LeaveAs(t Turn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +175,8 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next grants the free turn to the next host, with ahead only to hosts that are ahead. It reports whether it did. The
-// caller has the lock.
+// next grants the free turn to the next host; with ahead, only to hosts that are ahead. It reports whether a host got
+// the turn. The caller has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)

@@ -1,7 +1,7 @@
-// Package watchdog watches calls that must not block: callbacks of loops on which others wait. A loop that hangs in a
-// callback would otherwise seem idle.
+// Package watchdog reports calls that must not block and do: callbacks of loops for which other goroutines wait. A loop
+// that hangs in a callback would otherwise seem idle.
 //
-// Owns: nothing. Reads: nothing of ours but store/obs. Never: ends a call, which may still return.
+// Owns: nothing. Reads: its arguments. Never: ends a call, which may still return.
 package watchdog
 
 import (
@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limit bounds the duration of a call. A call that does not block takes microseconds. While thousands of proxies join
-// at once, a goroutine may wait a second for a processor.
+// Limit is the duration after which a call is reported as late. A call that does not block takes microseconds. While
+// thousands of proxies join at once, a goroutine may wait a second for a processor.
 const Limit = 5 * time.Second
 
 // testLimit replaces Limit in test binaries, which a late call ends: a busy machine may delay tests for seconds.
@@ -26,8 +26,9 @@ const testLimit = time.Minute
 // caught receives late calls in tests, after Limit; nil: a late call ends the test binary.
 var caught atomic.Pointer[func(call string)]
 
-// Caught collects late calls until the test ends, for tests that cause them on purpose. Without it a late call ends the
-// test binary. calls returns the names of the late calls, in order.
+// Caught collects late calls of all Watchdogs until the test ends, for tests that cause late calls on purpose. Without
+// Caught, a late call in a test ends the test binary. calls returns the names of the late calls so far, in order. Tests
+// that call Caught must not run in parallel.
 func Caught(t testing.TB) (calls func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -45,7 +46,7 @@ func Caught(t testing.TB) (calls func() []string) {
 	}
 }
 
-// Watchdog watches the calls of one goroutine, one at a time.
+// Watchdog reports late calls of one goroutine. It is not safe for concurrent use.
 type Watchdog struct {
 	call  string
 	log   *slog.Logger
@@ -53,7 +54,8 @@ type Watchdog struct {
 	timer *time.Timer // nil before the first call
 }
 
-// New returns a Watchdog. call is the name of its calls, one of a few. log nil: slog.Default().
+// New returns a Watchdog. call is the name of its calls in logs, and a value of a metric label, so there must be few
+// names. log nil: slog.Default().
 func New(log *slog.Logger, call string) *Watchdog {
 	if log == nil {
 		log = slog.Default()
@@ -61,8 +63,9 @@ func New(log *slog.Logger, call string) *Watchdog {
 	return &Watchdog{call: call, log: log, test: testing.Testing()}
 }
 
-// Call calls f. If f takes longer than Limit, Call logs an error and counts it (navarch_blocked_calls_total) while f
-// still runs. In a test binary it panics after testLimit. The cost is that of setting and stopping a timer.
+// Call calls f and returns when f returns. If f takes longer than Limit, an error is logged and counted
+// (navarch_blocked_calls_total) while f still runs. In a test binary without Caught, a call of more than one minute
+// panics in another goroutine, which ends the binary. The cost of Call is that of setting and stopping a timer.
 func (w *Watchdog) Call(f func()) {
 	limit := Limit
 	if w.test && caught.Load() == nil {

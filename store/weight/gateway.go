@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// gateway is one Gateway as it was added: the hosts of its servers, how often each occurs. A target's namespace is the
-// one whose VirtualServices may bind to the host; empty: all.
+// gateway is one Gateway as it was added: it maps each host of its servers to the number of its occurrences. Only
+// VirtualServices of the target's namespace may bind to the host; empty: all.
 type gateway map[target]int
 
-// bound are the VirtualServices that name one Gateway, whether the Gateway is there or not.
+// bound are the VirtualServices that name one Gateway, whether the Gateway exists or not.
 type bound = smallset.Set[model.Key]
 
 // gatewayLoad measures a Gateway: a listener or filter chain and a route configuration for each server, and a name in
-// them for each host. Virtual hosts are a part of the VirtualServices'.
+// both for each host. Virtual hosts are a part of the weights of VirtualServices.
 func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	l.exported, l.gateway = true, gateway{}
 	hosts := 0
@@ -31,8 +31,8 @@ func (l *Load) gatewayLoad(g *networkingv1.Gateway) {
 	l.fixed = len(g.GetServers())*server + hosts*serverHost + bytes(g)
 }
 
-// meets counts the hosts of a Gateway that a host of a VirtualService of a namespace intersects with: each is a virtual
-// host.
+// meets counts the hosts of a Gateway that intersect with a host of a VirtualService in a namespace. Each intersection
+// is a virtual host.
 func (g gateway) meets(namespace, host string) (n int) {
 	if rest, wildcard := strings.CutPrefix(host, "*"); wildcard {
 		for t, times := range g {

@@ -9,10 +9,11 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Index contains the facts of records on which weights depend, and is updated record by record. It is not safe for
-// concurrent use.
+// Index contains the facts of all records on which weights depend, and is updated record by record (Replace). NewIndex
+// or NewTogether makes it. It is not safe for concurrent use.
 type Index struct {
-	// Changed is called with each Read (fact) that may have a new value; nil: not called.
+	// Changed is called by Replace with each fact (Read) that may have changed; nil: not called. A fact may be reported
+	// several times, and before the end of the change. Changed must not call methods of the Index.
 	Changed func(Read)
 
 	together  bool              // rules of every namespace count for all services and delegates
@@ -42,7 +43,8 @@ type target struct {
 	wildcard        bool
 }
 
-// Read is one fact about the mesh on which the weight of a record depends.
+// Read identifies one fact about the mesh on which weights depend. It is comparable. Weigh reports the facts that it
+// has read, and Index.Changed the facts that have changed, so a caller knows which weights to compute again.
 type Read struct {
 	target
 	delegate model.Key // or a Gateway
@@ -76,7 +78,8 @@ type applied struct {
 	at      []int // virtual hosts at each of its Gateways, in its weight
 }
 
-// NewIndex returns an index without records.
+// NewIndex returns an index without records for a mesh with tenants: rules count only for the services of their own
+// namespace.
 func NewIndex() *Index {
 	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
 		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{},
@@ -93,8 +96,9 @@ func NewTogether() *Index {
 	return x
 }
 
-// Order returns the phase in which a record must be added. Services come before the rules whose weight is a multiple of
-// the number of services. It returns Ignored if no weight depends on the record.
+// Order returns the phase in which a record must be added to an index, from 0 on. Services come before the rules whose
+// weight is a multiple of the number of services. It returns Ignored if the weights of other records do not depend on
+// the record.
 func Order(r model.Record) int {
 	switch t := r.(type) {
 	case *model.Workload:
@@ -120,11 +124,11 @@ func Order(r model.Record) int {
 	return Ignored
 }
 
-// Ignored is the last Order.
+// Ignored is the largest result of Order. Records with this Order need not be passed to Replace.
 const Ignored = 4
 
-// Replace applies a change: the records in old are removed, and those in now are added. The caller passes now in
-// ascending Order.
+// Replace applies a change: the records in old are removed, and then those in now are added. old must be the records as
+// they were added. now must be in ascending Order. A record that changes is in both lists.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Load contains the factors by which one record multiplies. Measure computes them from the record. Index.Weigh
-// multiplies them by facts of the mesh, without the record.
+// Load contains the factors by which the memory for one record multiplies. Measure computes the factors from the
+// record. Index.Weigh multiplies them by facts of the mesh, without the record. Immutable.
 type Load struct {
 	key      model.Key
 	exported bool
@@ -55,7 +55,8 @@ const (
 	families
 )
 
-// Measure computes the factors of a record.
+// Measure computes the factors of a record of any kind. The result refers to lists of the record. For kinds that
+// proxies do not receive it has only the key.
 func Measure(r model.Record) Load {
 	l := Load{key: r.Meta().Key}
 	namespace := l.key.Namespace
@@ -149,7 +150,8 @@ func (l *Load) virtualService(vs *networkingv1.VirtualService) {
 	}
 }
 
-// Stated reports whether a key is that of Endpoints in a ServiceEntry's spec. EndpointSlices of Pods have no weight.
+// Stated reports whether a key of an Endpoints record is that of endpoints in a ServiceEntry's spec. Other Endpoints,
+// which are EndpointSlices, have no weight.
 func Stated(key model.Key) bool {
 	return len(key.Name) >= len(model.ServiceEntryPrefix) && key.Name[:len(model.ServiceEntryPrefix)] == model.ServiceEntryPrefix
 }

@@ -9,14 +9,14 @@ import (
 )
 
 // selectors sums up the services that select WorkloadEntries by one label (ServiceEntries and Kubernetes Services), and
-// the subsets of their hosts. Each is weighed with as many as there are when it comes. A WorkloadEntry that comes
-// later, beyond these, weighs one endpoint for each host and port.
+// the subsets of their hosts. The weight of each service includes the WorkloadEntries that exist when the service is
+// added. A WorkloadEntry beyond these weighs one endpoint for each host and port.
 type selectors struct {
 	chosen map[model.Key]choice
 	sums   map[int]Weight // hosts by ports, by the WorkloadEntries that they are weighed with
 }
 
-// choice is one service as it was added, or a DestinationRule whose subsets have the endpoints of some.
+// choice is one service as it was added, or a DestinationRule whose subsets contain the endpoints of such services.
 type choice struct {
 	room   int
 	copies Weight // hosts by ports, and by subsets
@@ -24,8 +24,8 @@ type choice struct {
 	ports  int
 }
 
-// selected returns the label that counts for a service, the first of its selector: whatever it selects has it. A
-// Kubernetes Service selects by the same label the WorkloadEntries of its own cluster.
+// selected returns the label that counts for a service: the first of its selector by key. All WorkloadEntries that the
+// service selects have this label. The result is empty without a selector, and for resolution NONE.
 func selected(s *model.Service) (first label) {
 	if s.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE {
 		return label{}
@@ -38,7 +38,7 @@ func selected(s *model.Service) (first label) {
 	return first
 }
 
-// machine returns the labels of a WorkloadEntry; Pods count nowhere, and cost nothing as they come and go.
+// machine returns the labels of a WorkloadEntry. For a Pod it returns nil, because Pods have no weight.
 func machine(w *model.Workload) (all []label) {
 	if !w.Spec.FromEntry() {
 		return nil
@@ -49,22 +49,22 @@ func machine(w *model.Workload) (all []label) {
 	return all
 }
 
-// step rounds up to a number of three binary digits and zeros: at most a quarter more than there are. The answer of a
-// Read changes four times while WorkloadEntries double, and stays the same with most that come.
+// step rounds up to a number of three binary digits and zeros, which is at most a quarter more. So the rounded number
+// of WorkloadEntries changes only four times while their number doubles.
 func step(n int) int {
 	zeros := max(0, bits.Len(uint(n))-3)
 	return (n + 1<<zeros - 1) >> zeros << zeros
 }
 
-// room returns the WorkloadEntries that a service is weighed with: those that have its label, and at least one
-// more.
+// room returns the number of WorkloadEntries that the weight of a service includes: those with the service's label, and
+// at least one more.
 func (x *Index) room(at label) int { return step(x.machines[at] + 1) }
 
 // selecting returns the KiB of the endpoints that a service selects.
 func selecting(l Load, room int) int { return times(len(l.served)*l.ports, room) / perEndpoint }
 
-// selected returns the weight that a WorkloadEntry adds to the services that were weighed with fewer. Parts of a
-// KiB count as one: there may be many.
+// selected returns the weight that a WorkloadEntry adds for the services whose weights include fewer WorkloadEntries
+// than exist. Parts of a KiB are rounded up, because there may be many WorkloadEntries.
 func (x *Index) selected(at label) Weight {
 	s := x.selectors[at]
 	if s == nil {
@@ -80,7 +80,7 @@ func (x *Index) selected(at label) Weight {
 	return Weight{(sum.Exported + up) / perEndpoint, (sum.Own + up) / perEndpoint}
 }
 
-// countMachine counts a WorkloadEntry that comes or goes.
+// countMachine counts a WorkloadEntry that is added (sign 1) or removed (-1).
 func (x *Index) countMachine(w *model.Workload, sign int) {
 	for _, at := range machine(w) {
 		before := x.room(at)
@@ -96,7 +96,7 @@ func (x *Index) countMachine(w *model.Workload, sign int) {
 	}
 }
 
-// addSelecting adds a service to those that select by its label.
+// addSelecting adds a service to the selectors of the label by which it selects.
 func (x *Index) addSelecting(l Load) {
 	if l.selects == (label{}) {
 		return
@@ -166,7 +166,7 @@ func (x *Index) addSubsets(l Load) {
 	}
 }
 
-// removeSelecting removes a service or a DestinationRule from all that it counts for.
+// removeSelecting removes a service or a DestinationRule from all sums that contain it.
 func (x *Index) removeSelecting(key model.Key) {
 	for _, at := range x.choices[key] {
 		s := x.selectors[at]

@@ -2,8 +2,8 @@ package weight
 
 import "navarch.io/navarch/store/model"
 
-// Weigh estimates the memory for a record beside the records of the index. It calls read, if not nil, with each fact on
-// which the weight depends.
+// Weigh estimates the memory for a record beside the other records in the index, which it does not change. It calls
+// read with each fact on which the weight depends, possibly several times; read may be nil.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -65,7 +65,8 @@ func (c covering) of(l Load) int {
 	return c.all
 }
 
-// covered returns the clusters of a host. Without any, a rule counts as one for a service of one port.
+// covered returns the numbers of clusters of a host. For a host without clusters it returns 1, as for a service of one
+// port.
 func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	t := counted("", host)
 	if read != nil {
@@ -78,8 +79,8 @@ func (x *Index) covered(host string, l Load, read func(Read)) covering {
 	return covering{x.clusters[t], all}
 }
 
-// dependent returns the KiB that rules of the same namespace add if a host gets this number of ports, beyond the amount
-// in their own weights.
+// dependent returns the KiB that rules of the same namespace need if a host gets this number of ports, beyond the
+// amount in the rules' own weights.
 func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
 	x.rulesOf(namespace, host, read, func(r *rules) {
 		each := r.each

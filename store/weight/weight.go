@@ -34,7 +34,7 @@ const (
 	perByte     = 1024 // bytes of a record that each copy contains, in KiB
 )
 
-// Weight is an estimate in KiB. Both parts are bounded, so sums do not overflow.
+// Weight is an estimate of memory in KiB. Both parts are bounded, so sums do not overflow. It is comparable.
 type Weight struct {
 	Exported int // for configuration that proxies of other namespaces receive too
 	Own      int // for configuration that only proxies of its own namespace receive
@@ -54,7 +54,8 @@ const (
 	excess       = 4
 )
 
-// Counted returns the amount that the weight of one object uses of a budget.
+// Counted returns the amount that the weight of one object uses of a budget: each KiB of Exported above 256 counts four
+// times, Own is unchanged.
 func (w Weight) Counted() Weight {
 	w.Exported += max(0, w.Exported-freeOfExcess) * (excess - 1)
 	return w
@@ -63,9 +64,9 @@ func (w Weight) Counted() Weight {
 // most is the upper bound of each weight, in KiB.
 const most = 1 << 40
 
-// Of returns the weight of a record in a mesh. It is zero for kinds that proxies do not receive, and for records of
-// Pods and EndpointSlices.
+// Of returns the weight of a record beside the records in an index. It is zero for kinds that proxies do not receive,
+// and for records of Pods and EndpointSlices.
 func Of(r model.Record, mesh *Index) Weight { return mesh.Weigh(Measure(r), nil) }
 
-// Ports returns the number of clusters of a service for each of its hosts.
+// Ports returns the number of ports of a service, which is the number of clusters for each of its hosts.
 func Ports(s *model.Service) int { return len(s.Spec.GetPorts()) }

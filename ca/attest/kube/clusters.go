@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Clusters provides the token keys and access reviews of other clusters. Both come from each cluster's own API server,
-// as for the config cluster. Safe for concurrent use.
+// Clusters provides the token keys of other clusters, and reviews of the right to list their Secrets (Access). Both
+// come from each cluster's own API server. "Other" means all clusters but the config cluster, whose Istio configuration
+// the mesh uses. Safe for concurrent use.
 type Clusters struct {
 	memory string // folder for saved keys; empty: they are not saved
 	gone   func()
@@ -35,9 +36,9 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters returns an empty Clusters. memory is a folder that keeps the keys of each cluster for the next start;
-// empty: they are not saved. Run calls gone after clusters were removed, so that callers admitted by their tokens can
-// be checked again. gone and log must not be nil.
+// NewClusters returns a Clusters that knows no cluster. memory is a folder that keeps the keys of each cluster for the
+// next start; empty: they are not saved. Run calls gone after clusters were removed, so that callers admitted by these
+// clusters' tokens can be checked again, and waits for its return. gone and log must not be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
 	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })
@@ -45,11 +46,13 @@ func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	return c
 }
 
-// Take sets the API servers of all other clusters, by cluster name. It does not block; Run applies the newest map. The
-// map must not be modified afterwards.
+// Take sets the API servers of all other clusters, by cluster name; an absent cluster is removed. It does not block:
+// Run applies the newest map. The map must not be modified afterwards.
 func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(servers) }
 
-// Run applies the maps of Take and refreshes the keys of all clusters until ctx ends. It returns the error of ctx.
+// Run applies the maps of Take and refreshes the keys of all clusters until ctx ends, and then returns the error of
+// ctx. A cluster whose API client is another one than before gets its keys fetched again. Its previous keys stay valid
+// until then.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()
@@ -90,8 +93,8 @@ func (c *Clusters) Run(ctx context.Context) error {
 	}
 }
 
-// open prepares fetching a cluster's keys from its API server. Keys known before stay valid until the server has
-// answered once, so that wrong credentials in a changed Secret break no identity.
+// open prepares fetching a cluster's keys from its API server. The cluster's previous keys stay valid until the server
+// has answered once, so that wrong credentials in a changed Secret break no identity.
 func (c *Clusters) open(name string, api *apiserver.Client, before *otherCluster) (*otherCluster, error) {
 	cfg := attest.KeysConfig{Ask: Keys(api), Whose: fmt.Sprintf("cluster %s at %s", name, api.Address()), Log: c.log}
 	if before != nil {
@@ -122,7 +125,7 @@ func (c *Clusters) forget(name string) {
 }
 
 // Issuer returns the issuer of a cluster's tokens. Its Name is empty, since the name is fetched with the keys. false:
-// the cluster is unknown.
+// the cluster is unknown, or Run has not applied it yet.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {
@@ -131,7 +134,8 @@ func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	return attest.TokenIssuer{Cluster: cluster, Keys: r.keys}, true
 }
 
-// Access returns the access reviews of a cluster's API server; nil: the cluster is unknown.
+// Access returns the reviewer of access rights in a cluster; nil: the cluster is unknown, or Run has not applied it
+// yet.
 func (c *Clusters) Access(cluster string) *Access {
 	if r := (*c.now.Load())[cluster]; r != nil {
 		return r.access

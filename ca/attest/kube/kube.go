@@ -1,6 +1,6 @@
 // Package kube queries Kubernetes API servers about the identities of their clusters. It requests the issuer and keys
-// of tokens, reviews of tokens, and reviews of the right to list Secrets. Each cluster's own API server is queried,
-// also that of the config cluster.
+// of tokens, reviews of tokens (TokenReview), and reviews of the right to list Secrets (SubjectAccessReview). Each
+// cluster's own API server is queried.
 //
 // Owns: the pace of its requests, the keys of other clusters, the results of token reviews.
 // Reads: the API servers; files of saved keys.
@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Pace of one Access's SubjectAccessReviews. There is usually one per gateway service account in minutes. Each change
-// of a binding causes one too, and a user may change a binding often.
+// Rate limits of one Access's SubjectAccessReviews. Usually each gateway's service account causes one review in several
+// minutes. Each change of a role binding causes further reviews, and a user may change a binding often.
 const (
 	accessRate    = 50 // per second
 	accessBurst   = 100
@@ -27,13 +27,13 @@ const (
 	accountsKnown = 4096 // accounts whose pace is remembered
 )
 
-// Access queries an API server whether service accounts may list Secrets. Safe for concurrent use.
+// Access determines by reviews of one API server whether service accounts may list Secrets. Safe for concurrent use.
 type Access struct {
 	api  *apiserver.Client
 	pace *paces
 }
 
-// NewAccess returns an Access. It sends no request.
+// NewAccess returns the Access of an API server, which must not be nil. It sends no request.
 func NewAccess(api *apiserver.Client) *Access {
 	return &Access{api: api, pace: newPaces(rate.NewLimiter(accessRate, accessBurst), accountRate, accountBurst, accountsKnown)}
 }
@@ -68,8 +68,8 @@ type reviewStatus struct {
 // MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It sends
 // the same review as istiod (istio: pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API
 // server gives the account's tokens (kubernetes: apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames).
-// It waits for its pace, and fails at once if the wait would exceed the deadline of ctx. An error means that the right
-// is unknown.
+// It waits until the rate limits permit the request, and fails at once if the wait would exceed the deadline of ctx. An
+// error means that the right is unknown; allowed is false then. why is empty if allowed, or with an error.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: too many are asked for: %w", err)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// paces bounds the rate of requests, in all and for each requester. It has limiters for the most recent requesters
-// only.
+// paces bounds the rate of requests, in total and for each requester. It keeps the limiters of the most recent
+// requesters only.
 type paces struct {
 	all   *rate.Limiter
 	each  rate.Limit
@@ -33,8 +33,8 @@ func (p *paces) limiter(who string) *rate.Limiter {
 	return own
 }
 
-// wait blocks until a requester may proceed. The requester's own pace is first, so that a busy requester does not use
-// up the total. Errors: ctx ended, or would end before the wait.
+// wait blocks until the rate limits let a requester proceed. The requester's own limit applies first, so that a busy
+// requester does not use up the total. Errors: ctx ended, or would end before the wait.
 func (p *paces) wait(ctx context.Context, who string) error {
 	if err := p.limiter(who).Wait(ctx); err != nil {
 		return err

@@ -27,7 +27,7 @@ const (
 	sourcesKnown = 4096
 	reviewsKept  = 16384 // accepted tokens with a remembered result
 	refusalsKept = 4096
-	// time after which a token is reviewed again; a positive result stays valid while the API server does not answer
+	// age after which a token is reviewed again, after a positive result and after a refusal
 	reviewStands   = 5 * time.Minute
 	refusalStands  = 30 * time.Second
 	reviewPatience = 5 * time.Second // bound of one request
@@ -55,7 +55,8 @@ type refusedAt struct {
 	at  time.Time
 }
 
-// NewReviews returns the Reviews of a cluster's API server. All results have that cluster. It sends no request.
+// NewReviews returns the Reviews of a cluster's API server, without sending a request. cluster is Reviewed.Cluster of
+// all results. api must not be nil.
 func NewReviews(api *apiserver.Client, cluster string) *Reviews {
 	good, err := lru.New[[sha256.Size]byte, reviewedAt](reviewsKept)
 	if err != nil {
@@ -90,9 +91,11 @@ type tokenReview struct {
 	} `json:"status"`
 }
 
-// Review implements attest.Reviewer. A token is reviewed every 5 minutes, a refused one after 30 s. A positive result
-// stays valid while the API server does not answer, or the bounds prevent a request. The caller checks the token's end.
-// Results do not depend on the audiences of later calls: each Reviews must always get the same audiences.
+// Review implements attest.Reviewer. A positive result is reused for 5 min, a refusal for 30 s. An older positive
+// result is still returned if the API server does not answer within 5 s, or the rate limits prevent a request. So the
+// caller must check the token's end. Results are stored by token alone: all calls must have the same audiences. Errors
+// match attest.ErrDenied (also as ErrAudience or ErrIdentity), or ErrUnavailable if there is no result and none can be
+// had.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -124,7 +127,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	return answer, nil
 }
 
-// ask sends a TokenReview. denied is the API server's refusal; err means that there is no result.
+// ask sends a TokenReview. denied is a refusal of the token; err means that the API server gave no result.
 func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (answer attest.Reviewed, denied, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()

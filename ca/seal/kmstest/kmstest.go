@@ -24,7 +24,7 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Plugin is one plugin. Its keys survive Stop and Resume.
+// Plugin is one plugin. Its keys survive Stop and Resume, which must not be called concurrently.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
 	Encrypts, Decrypts atomic.Int64 // calls that arrived, also failed ones
@@ -40,7 +40,7 @@ type Plugin struct {
 	done    chan struct{}
 }
 
-// Start runs a plugin with one key until the test ends.
+// Start runs a plugin with one key until the test ends. Failures end the test.
 func Start(t testing.TB) *Plugin {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kms") // a test's own directory may be too long for a socket
@@ -87,7 +87,7 @@ func (p *Plugin) DropOldKeys() {
 	}
 }
 
-// Stop stops the plugin, if it runs, and closes its connections.
+// Stop stops the plugin and closes its connections. It does nothing if the plugin is stopped already.
 func (p *Plugin) Stop() {
 	if p.server != nil {
 		p.server.Stop()
@@ -96,7 +96,7 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Resume starts the stopped plugin again, with its keys.
+// Resume starts the stopped plugin again, with its keys, on the same socket. Call it only after Stop.
 func (p *Plugin) Resume() {
 	p.t.Helper()
 	_ = os.Remove(p.socket)
@@ -112,7 +112,8 @@ func (p *Plugin) Resume() {
 
 var errRefused = status.Error(codes.InvalidArgument, "the plugin refuses")
 
-// Status implements the protocol. The plugin is healthy unless it Refuses.
+// Status implements the protocol. It reports health and the id of the newest key, or fails with InvalidArgument if
+// Refuses is set.
 func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
 	if p.Refuses.Load() {
 		return nil, errRefused
@@ -122,7 +123,8 @@ func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusRes
 	return &kmsv2.StatusResponse{Version: "v2", Healthz: "ok", KeyId: p.newest}, nil
 }
 
-// Encrypt implements the protocol. It uses the newest key, and adds two annotations.
+// Encrypt implements the protocol. It uses the newest key, and returns two annotations. It fails with InvalidArgument
+// if Refuses is set.
 func (p *Plugin) Encrypt(_ context.Context, in *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
 	p.Encrypts.Add(1)
 	if p.Refuses.Load() {

@@ -1,5 +1,5 @@
-// Package servetest is a test CA on loopback: the real server of ca/serve over TLS, with its own authority, tokens and
-// journal.
+// Package servetest runs a CA for tests on loopback: the real server of ca/serve over TLS, with its own authority,
+// tokens and journal.
 //
 // Owns: its keys, in memory.
 // Reads: nothing.
@@ -41,7 +41,7 @@ var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 // ServerName is the DNS name in the CA's serving certificate.
 const ServerName = "istiod.istio-system.svc"
 
-// CA is a running CA. Safe for concurrent use, except for Up.
+// CA is a running CA. Its methods are safe for concurrent use, except for Up. Errors of its own fail the test.
 type CA struct {
 	Address string // host:port, the same for the whole test
 
@@ -56,12 +56,12 @@ type CA struct {
 	revoked map[string]bool
 	signed  int
 	server  *grpc.Server
-	Service *serve.Server               // made by Start
+	Service *serve.Server               // made by Start, and not changed afterwards
 	serving map[uint64]*tls.Certificate // by epoch
 }
 
-// Start runs a CA until the test ends, with authority 1. The CA itself is the default of Authorities, Authenticator,
-// Journal, Revocations and Holders in cfg.
+// Start runs a CA until the test ends, with an authority of epoch 1. The CA itself is the default of Authorities,
+// Authenticator, Journal, Revocations and Holders in cfg.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,7 +93,8 @@ func Start(t testing.TB, cfg serve.Config) *CA {
 	return ca
 }
 
-// NewAuthority makes a self-signed root of TrustDomain for ten years. The CA does not use it before Sign.
+// NewAuthority makes a self-signed root of TrustDomain with this epoch, valid for ten years. The CA does not use it
+// before Sign.
 func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	a, err := issue.SelfSigned(TrustDomain, epoch, 10*365*24*time.Hour, time.Now(), rand.Reader)
 	if err != nil {
@@ -102,8 +103,8 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign puts authority a in force, with a bundle of its root and those of others. It also replaces the server's own
-// certificate, and increments Publication.
+// Sign puts authority a in force, with a bundle of the roots of a and of others. It also replaces the server's own
+// certificate, and increments Publication, which starts at 1.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -130,7 +131,7 @@ func (ca *CA) Roots() []byte {
 	return issue.EncodeCertificates(ca.current.Bundle...)
 }
 
-// Up starts the stopped server at the same address.
+// Up starts the server again at the same address, after Down.
 func (ca *CA) Up() {
 	if ca.Address == "" {
 		ca.Address = loopback.For(ca.t)
@@ -170,13 +171,13 @@ func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
-// Seal makes the CA unable to sign, with err as the reason; nil ends that.
+// Seal makes Current fail with err, so that the CA cannot sign; nil: it can again.
 func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 
-// BreakJournal makes Append fail with err; nil ends that.
+// BreakJournal makes Append fail with err; nil: it succeeds again.
 func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
 
-// Revoke revokes a serial number (serve.Serial) or a SPIFFE ID.
+// Revoke revokes a serial number (as serve.Serial returns it) or a SPIFFE ID, for the rest of the test.
 func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
 
 // Entries returns a copy of the journalled entries, in order of time.
@@ -193,7 +194,7 @@ func (ca *CA) Reports() []serve.Holder {
 	return append([]serve.Holder(nil), ca.holders...)
 }
 
-// Current implements serve.Authorities.
+// Current implements serve.Authorities. After Seal it returns the authority together with the error.
 func (ca *CA) Current() (*serve.Current, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -201,7 +202,7 @@ func (ca *CA) Current() (*serve.Current, error) {
 	return ca.current, ca.sealed
 }
 
-// Signed counts the calls of Current: one for each certificate that is signed.
+// Signed returns the number of calls of Current. The server calls Current once for each attempt to sign.
 func (ca *CA) Signed() int {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -237,8 +238,8 @@ func (ca *CA) RevokedSerial(serial string) bool {
 	return ca.revoked[serial]
 }
 
-// Token makes a token for a service account in a namespace. It is a payload with its ECDSA signature, as expensive to
-// verify as an ES256 JWT.
+// Token makes a token for a service account in a namespace, which does not expire. It is a payload with its ECDSA
+// signature, as expensive to verify as an ES256 JWT.
 func (ca *CA) Token(ns, sa string) string {
 	payload := ns + "/" + sa
 	sum := sha256.Sum256([]byte(payload))
@@ -249,8 +250,9 @@ func (ca *CA) Token(ns, sa string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// Authenticate implements attest.Authenticator. It uses the token if the call has one, else the connection's
-// certificate.
+// Authenticate implements attest.Authenticator. It uses the token if the call has one, else the connection's verified
+// certificate. attest.ErrNone: the call has neither. Any other error: the token or the certificate's SPIFFE ID is not
+// valid.
 func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if values := md.Get("authorization"); len(values) > 0 {

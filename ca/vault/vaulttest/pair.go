@@ -1,4 +1,4 @@
-// Package vaulttest is a test kit for the content of TLS Secrets.
+// Package vaulttest makes the content of TLS Secrets for tests.
 //
 // Owns: nothing.
 // Reads: nothing of ours.

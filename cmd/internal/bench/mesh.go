@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mesh is a mesh of `services` services in `services/10` namespaces, each with an HTTP port, a TCP port and four Pods:
-// world A of the load figures, at any size.
+// mesh generates a mesh of `services` services in `services/10` namespaces, at least one. Each service has an HTTP
+// port, a TCP port and four Pods, as in world A of the load figures.
 type mesh struct{ services int }
 
 func (w mesh) namespaces() int { return max(1, w.services/10) }

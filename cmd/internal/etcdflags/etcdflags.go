@@ -16,16 +16,17 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Flags are the address and credentials of an etcd. The zero value means the embedded etcd.
+// Flags are the address and credentials of an etcd. The zero value means the embedded etcd. CA, Cert, Key and
+// PasswordFile are paths of files; empty: not set.
 type Flags struct {
-	Endpoints    []string
-	CA           string // file names, as Cert, Key and PasswordFile
-	Cert, Key    string
+	Endpoints    []string // empty: the embedded etcd
+	CA           string   // verifies etcd's certificate; empty with Cert: the system's roots
+	Cert, Key    string   // client certificate and its key; CA and Cert empty: no TLS settings
 	User         string
 	PasswordFile string
 }
 
-// Bind defines the flags.
+// Bind defines the flags --etcd-... in f. Parsing f sets the fields of e.
 func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&e.Endpoints, "etcd-endpoints", nil, "Addresses of an etcd to use instead of the embedded one.")
 	f.StringVar(&e.CA, "etcd-ca", "", "File of certificates that etcd's certificate is verified against.")
@@ -35,7 +36,7 @@ func (e *Flags) Bind(f *pflag.FlagSet) {
 	f.StringVar(&e.PasswordFile, "etcd-password-file", "", "File that holds the etcd user's password.")
 }
 
-// Check returns an error that names the flags that need each other; nil if the flags are consistent.
+// Check returns an error that names flags of which one needs the other; nil if the flags are consistent.
 func (e *Flags) Check() error {
 	var problems []error
 	if (e.Cert == "") != (e.Key == "") {
@@ -47,8 +48,8 @@ func (e *Flags) Check() error {
 	return errors.Join(problems...)
 }
 
-// Config returns the configuration for kv.Open, without the mesh and the logger. The error names the flag whose file
-// cannot be read or parsed.
+// Config reads the files and returns the configuration for kv.Open, without the mesh and the logger. The error names
+// the flag whose file cannot be read or parsed. Config does not call Check.
 func (e *Flags) Config() (kv.Config, error) {
 	conf, err := e.tls()
 	if err != nil {
@@ -88,8 +89,8 @@ func (e *Flags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificates reads a file of PEM certificates, for the flag called flag. The error names the flag: the file cannot be
-// read, or contains no certificate.
+// Certificates reads a file of PEM certificates. flag is the name of the flag for errors: the file cannot be read, or
+// contains no certificate.
 func Certificates(flag, file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -11,34 +11,36 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Change is one item of /api/v1/changes: the edits of the store's revisions First to Last. The plans of several
+// Change is one item of /api/v1/changes: the edits of the store's revisions First to Last, and how many proxies have
+// them. Each replica plans edits separately, that is, computes new configuration for its proxies. The plans of several
 // replicas are one item if their revisions overlap.
 type Change struct {
-	Lane     string    `json:"lane"` // config, endpoints
-	First    int64     `json:"first"`
+	Lane     string    `json:"lane"`  // config, endpoints
+	First    int64     `json:"first"` // revision of the store
 	Last     int64     `json:"last"`
-	Since    time.Time `json:"since"` // when the first edit was committed
-	Objects  []string  `json:"objects,omitempty"`
-	More     int       `json:"more,omitempty"` // further objects
-	Replicas int       `json:"replicas"`
-	Views    int       `json:"views"`
-	// Affected counts the proxies whose configuration changed: once for each plan of a replica.
+	Since    time.Time `json:"since"`             // when the first edit was committed
+	Objects  []string  `json:"objects,omitempty"` // sorted, each as "KIND NAMESPACE/NAME" or "KIND NAME"
+	More     int       `json:"more,omitempty"`    // objects that Objects leaves out
+	Replicas int       `json:"replicas"`          // number of replicas whose plans are in the item
+	Views    int       `json:"views"`             // affected views (groups of proxies with equal configuration), summed over replicas
+	// Affected counts the proxies whose configuration changed. A proxy counts once for each plan that affects it.
 	Affected     int `json:"affected"`
 	Acknowledged int `json:"acknowledged"`
-	Refused      int `json:"refused,omitempty"`
-	Gone         int `json:"gone,omitempty"`
-	Pending      int `json:"pending"`
-	// Half, Most and All are the times in seconds until 50, 99 and 100 % had acknowledged, of the affected proxies that
-	// have not gone. Half and Most are 41 % too long at most. 0: they have not yet.
+	Refused      int `json:"refused,omitempty"` // refuse a version of the change
+	Gone         int `json:"gone,omitempty"`    // disconnected before they acknowledged
+	Pending      int `json:"pending"`           // connected, and have not answered
+	// Half, Most and All are the times in seconds from the commit until 50, 99 and 100 % had acknowledged, of the
+	// affected proxies that have not gone. Half and Most may be up to 41 % too long. 0: fewer have acknowledged so far.
 	Half float64 `json:"p50_seconds,omitempty"`
 	Most float64 `json:"p99_seconds,omitempty"`
 	All  float64 `json:"p100_seconds,omitempty"`
 }
 
-// ChangeParameters are the parameters of /api/v1/changes.
+// ChangeParameters are the names of the parameters of /api/v1/changes.
 var ChangeParameters = []string{"lane", "object", "limit", "continue"}
 
-// ChangeOf returns the item of merged reports of the same lane; at least one.
+// ChangeOf merges reports of one lane into an item; there must be at least one report. replicas becomes
+// Change.Replicas.
 func ChangeOf(reports []ledger.Report, replicas int) Change {
 	c := Change{Lane: reports[0].Lane.String(), First: reports[0].First, Last: reports[0].Last, Since: reports[0].Since, Replicas: replicas}
 	var counts ledger.Counts
@@ -67,7 +69,8 @@ func ChangeOf(reports []ledger.Report, replicas int) Change {
 	return c
 }
 
-// Objects reads the parameter object: names of objects, separated by commas. An empty set selects all.
+// Objects parses the parameter object: names of objects, separated by commas. The result is never nil; empty: all are
+// selected.
 func Objects(q url.Values) map[string]bool {
 	all := map[string]bool{}
 	for name := range strings.SplitSeq(q.Get("object"), ",") {
@@ -78,7 +81,8 @@ func Objects(q url.Values) map[string]bool {
 	return all
 }
 
-// MergeChanges merges the replicas' reports, newest first. An empty lane, or no objects, select all.
+// MergeChanges merges the replicas' reports into items, the newest first, and returns those of the window. An empty
+// lane selects both lanes, and an empty objects selects all objects. It sets Items and Next of the answer only.
 func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[]ledger.Report]) (a Answer[Change]) {
 	type report struct {
 		ledger.Report
@@ -110,7 +114,7 @@ func MergeChanges(w Window, lane string, objects map[string]bool, parts []From[[
 	return a
 }
 
-// descending returns a text that sorts a revision before smaller ones.
+// descending returns a text of fixed length that sorts a revision before all smaller ones.
 func descending(revision int64) string {
 	text := strconv.FormatInt(1<<62-revision, 10)
 	return strings.Repeat("0", max(19-len(text), 0)) + text

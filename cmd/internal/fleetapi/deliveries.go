@@ -8,45 +8,48 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// Delivery is the item of /api/v1/deliveries: how far a revision of the store, or the newest change of an object, has
-// been delivered.
+// Delivery is the item of /api/v1/deliveries. It states how far a revision of the store, or the newest change of an
+// object, has been delivered. To plan a revision is to compute the new configuration of proxies.
 type Delivery struct {
-	Revision int64 `json:"revision"` // that was asked for
-	// Done: all replicas in the answer have planned the revision, and no proxy still has to answer.
+	Revision int64 `json:"revision"` // the parameter revision
+	// Done: all replicas have answered and have planned the revision, and no proxy still has to answer.
 	Done bool `json:"done"`
-	// Planned: all replicas in the answer have planned the revision.
+	// Planned: all replicas in the answer have planned the revision. Replicas without an answer do not count.
 	Planned bool `json:"planned"`
-	// Exact: the counts are those of the object's newest change. Otherwise Change counts the change of the revision,
-	// and Done waits for everything up to the revision.
+	// Exact: on at least one replica, the counts are those of the object's newest change. Otherwise Change counts the
+	// change of the revision, and Done waits for everything up to the revision.
 	Exact bool `json:"exact,omitempty"`
-	// Change counts the proxies of the change; nil: no recorded change is of the revision, so no proxy was affected.
+	// Change counts the proxies of the change; nil: no replica has recorded a change of the revision, so no proxy was
+	// affected.
 	Change *Change `json:"change,omitempty"`
-	// Pending are proxies that still have to answer, within a bound; PendingCount counts all.
+	// Pending names proxies that still have to answer, at most MaxNamed; PendingCount counts all.
 	Pending      []Pending `json:"pending,omitempty"`
 	PendingCount int       `json:"pending_count,omitempty"`
-	// Refusing are proxies that refuse a version, or from which one is withheld, within a bound.
+	// Refusing names proxies that refuse a version, and views from whose proxies one is withheld, at most MaxNamed.
 	Refusing []Pending `json:"refusing,omitempty"`
 }
 
-// Pending is a proxy that has not acknowledged a change.
+// Pending is a proxy that has not acknowledged a change, or refuses it. In Delivery.Refusing it may be a view (a group
+// of proxies with equal configuration) from which a version is withheld.
 type Pending struct {
-	Proxy   string    `json:"proxy"` // name.namespace, or the node's id
-	Replica string    `json:"replica"`
-	Since   time.Time `json:"since,omitzero"` // when it was last in sync
-	Why     string    `json:"why"`
-	Objects []string  `json:"objects,omitempty"` // that made the resource, of a refusal
+	Proxy   string    `json:"proxy"`             // name.namespace, or the node's id; of a view: "view NAME"
+	Replica string    `json:"replica"`           // to which it is connected
+	Since   time.Time `json:"since,omitzero"`    // last in sync; refused, or withheld first; zero: never in sync on this stream
+	Why     string    `json:"why"`               // for operators
+	Objects []string  `json:"objects,omitempty"` // of a refusal: the objects that the resource is made of
 }
 
-// DeliveryParameters are the parameters of /api/v1/deliveries.
+// DeliveryParameters are the names of the parameters of /api/v1/deliveries.
 var DeliveryParameters = []string{"revision", "object", "wait"}
 
-// MaxWait bounds the parameter wait.
+// MaxWait bounds the parameter wait of /api/v1/deliveries and /api/v1/stored.
 const MaxWait = 30 * time.Second
 
-// MaxNamed bounds the proxies that a delivery names.
+// MaxNamed bounds the number of proxies in each list of a Delivery.
 const MaxNamed = 20
 
-// Delivered is one replica's part of a delivery.
+// Delivered is one replica's part of a Delivery, with fields of the same meaning. Changes are the replica's reports
+// that Delivery.Change merges.
 type Delivered struct {
 	Planned      bool            `json:"planned"`
 	Done         bool            `json:"done"`
@@ -57,8 +60,8 @@ type Delivered struct {
 	Refusing     []Pending       `json:"refusing,omitempty"`
 }
 
-// MergeDeliveries merges the replicas' parts. missing is the number of replicas without an answer: with one, nothing is
-// done.
+// MergeDeliveries merges the replicas' parts into one item. missing is the number of replicas without an answer; above
+// 0, Done is false. It sets Items of the answer only.
 func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a Answer[Delivery]) {
 	d := Delivery{Revision: revision, Done: missing == 0, Planned: true}
 	var reports []ledger.Report
@@ -80,7 +83,7 @@ func MergeDeliveries(revision int64, parts []From[Delivered], missing int) (a An
 	return a
 }
 
-// named returns the first proxies by name, within the bound.
+// named sorts proxies by name and replica, and returns at most MaxNamed of them.
 func named(all []Pending) []Pending {
 	slices.SortFunc(all, func(a, b Pending) int {
 		return cmp.Or(cmp.Compare(a.Proxy, b.Proxy), cmp.Compare(a.Replica, b.Replica))
@@ -88,16 +91,16 @@ func named(all []Pending) []Pending {
 	return all[:min(len(all), MaxNamed)]
 }
 
-// Stored is the item of /api/v1/stored: whether the leader has stored an object, by what it has read.
+// Stored is the item of /api/v1/stored. It states whether the leader has read an object from its source and stored it.
 type Stored struct {
 	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
-	// Revision is a revision of the store that contains the object's generation, and everything that was stored before;
-	// 0: it is not stored yet.
+	// Revision is a revision of the store that contains the requested generation of the object, and everything that was
+	// stored before. 0: that generation is not stored yet.
 	Revision   int64    `json:"revision"`
 	Read       bool     `json:"read"`                 // the leader has read the object
-	Generation int64    `json:"generation,omitempty"` // that was read; 0: its source states none
+	Generation int64    `json:"generation,omitempty"` // of the object as read; 0: its source states none
 	Problems   []string `json:"problems,omitempty"`   // errors of the object
 }
 
-// StoredParameters are the parameters of /api/v1/stored.
+// StoredParameters are the names of the parameters of /api/v1/stored.
 var StoredParameters = []string{"kind", "group", "namespace", "name", "generation", "wait"}

@@ -1,4 +1,5 @@
-// Package fleetapi defines the answers of /api/v1, and merges the answers of several replicas into one. It is pure.
+// Package fleetapi defines the answers of /api/v1, and merges the answers of several replicas (their parts) into one.
+// Its functions use their arguments only.
 //
 // Owns: the schema, the words of states, and the order of windows.
 // Reads: nothing.
@@ -17,32 +18,33 @@ import (
 	"time"
 )
 
-// Root is the path of the API. Schema names the form of its answers; fields may be added to it.
+// Root is the path of the API. Schema names the form of its answers; fields may be added without a new name.
 const (
 	Root   = "/api/v1/"
 	Schema = "navarch.io/v1"
 )
 
-// Answer is an answer of the API.
+// Answer is an answer of the API. The Merge functions set Sums, Items and Next; the HTTP handler sets the other fields.
 type Answer[T any] struct {
 	Schema string `json:"schema"`
-	// Revision is the store's revision that all replicas in the answer have planned.
+	// Revision is a revision of the store that all replicas in the answer have planned. 0: no replica has planned any.
 	Revision int64 `json:"revision"`
-	// Partial names the replicas that are not in the answer.
+	// Partial names the replicas that are not in the answer; empty: the answer is complete.
 	Partial []Missing `json:"partial"`
-	Sums    *Sums     `json:"sums,omitempty"` // of all selected proxies, also those outside the window
+	Sums    *Sums     `json:"sums,omitempty"` // of all selected proxies, also those outside the window; nil: not counted
 	Items   []T       `json:"items"`
-	Next    string    `json:"next,omitempty"` // continue=... of the next window; empty: this is the last one
+	Next    string    `json:"next,omitempty"` // parameter continue for the next window; empty: this is the last one, or limit is 0
 }
 
 // Missing is a replica that is not in an answer.
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
-	// Unable: the replica may run, but replicas cannot ask it: its version is older, or one of the two has no
-	// certificate that proves what it is. Its own pages may answer.
+	// Unable: this replica cannot query the other one, although it may run. Its version is older, or one of the two has
+	// no certificate that proves its identity. The other replica may answer clients directly.
 	Unable bool `json:"unable,omitempty"`
-	// Last are the sums of all its proxies, as its record in etcd has them; nil: unknown, or not for this caller.
+	// Last are the sums of all proxies of the missing replica, as its record in etcd has them; nil: unknown, or not for
+	// this caller.
 	Last *Last `json:"last,omitempty"`
 }
 
@@ -52,36 +54,36 @@ type From[P any] struct {
 	Part    P
 }
 
-// States of a proxy.
+// States of a connected proxy.
 const (
-	InSync   = "in sync"
-	Behind   = "behind"
+	InSync   = "in sync"  // it has acknowledged all subscribed types
+	Behind   = "behind"   // it has not yet acknowledged a subscribed type
 	Refusing = "refusing" // it refuses a version, or a version is withheld from it
 )
 
 // States are the states of connected proxies, the worst first.
 var States = []string{Refusing, Behind, InSync}
 
-// Proxy is one item of /api/v1/proxies.
+// Proxy is one item of /api/v1/proxies: a stream of a connected proxy.
 type Proxy struct {
 	Proxy     string            `json:"proxy"` // name.namespace
 	Node      string            `json:"node"`
 	Namespace string            `json:"namespace"`
 	Replica   string            `json:"replica"`
-	State     string            `json:"state"`
+	State     string            `json:"state"` // one of States
 	Version   string            `json:"version,omitempty"`
 	Zone      string            `json:"zone,omitempty"` // region/zone/sub-zone, as far as the proxy states it
 	Cluster   string            `json:"cluster,omitempty"`
-	Revision  int64             `json:"revision"` // of the newest configuration of its view
+	Revision  int64             `json:"revision"` // of the newest configuration for it
 	Connected time.Time         `json:"connected"`
-	Since     time.Time         `json:"since,omitzero"` // when it was last in sync; zero: it is, or has never been
-	Types     map[string]string `json:"types"`          // state of each subscribed type, by its noun
-	Refused   int               `json:"refused,omitempty"`
-	Withheld  int               `json:"withheld,omitempty"`
+	Since     time.Time         `json:"since,omitzero"`     // first change not yet acknowledged; zero: no such change
+	Types     map[string]string `json:"types"`              // for the noun of each subscribed type: REFUSED, SYNCED ... (inspect)
+	Refused   int               `json:"refused,omitempty"`  // resources that it refuses
+	Withheld  int               `json:"withheld,omitempty"` // versions of resources that are withheld from it
 }
 
-// Sums counts proxies by state, in all and for each value of a property. At most maxValues values are listed; others
-// are counted as Others.
+// Sums counts proxies by state, in total and for each value of a property. At most 128 values of a property are listed;
+// proxies with further values are counted under Others. The zero value is ready for use. Not safe for concurrent use.
 type Sums struct {
 	Total      Counts            `json:"total"`
 	Versions   map[string]Counts `json:"versions,omitempty"`
@@ -99,7 +101,7 @@ type Counts struct {
 	Gone     int `json:"gone,omitempty"`
 }
 
-// Connected returns the number of connected proxies.
+// Connected returns the number of connected proxies: all but Gone.
 func (c Counts) Connected() int { return c.InSync + c.Behind + c.Refusing }
 
 // plus returns the sum of two counts.
@@ -126,10 +128,10 @@ func countsOf(state string) (c Counts) {
 	return c
 }
 
-// Add counts a connected proxy.
+// Add counts a connected proxy under its State. A state that is not in States counts nothing.
 func (s *Sums) Add(p *Proxy) { s.count(p, countsOf(p.State)) }
 
-// AddGone counts a proxy that has gone.
+// AddGone counts a proxy as Gone, whatever its State is.
 func (s *Sums) AddGone(p *Proxy) { s.count(p, Counts{Gone: 1}) }
 
 func (s *Sums) count(p *Proxy, c Counts) {
@@ -153,7 +155,7 @@ func (s *Sums) plus(o *Sums) {
 	}
 }
 
-// addTo adds counts to those of a value.
+// addTo adds counts to those of a value, or of Others if there is no room for the value.
 func addTo(m *map[string]Counts, value string, c Counts) {
 	if *m == nil {
 		*m = map[string]Counts{}
@@ -164,10 +166,10 @@ func addTo(m *map[string]Counts, value string, c Counts) {
 	(*m)[value] = (*m)[value].plus(c)
 }
 
-// Window selects a part of a list.
+// Window selects consecutive items of a sorted list.
 type Window struct {
-	Limit int
-	After string // the key of the last item of the window before; empty: from the beginning
+	Limit int    // most items; 0: none
+	After string // key of the last item of the window before; empty: from the beginning
 }
 
 // Bounds of a window.
@@ -177,7 +179,8 @@ const (
 	maxToken     = 4 << 10
 )
 
-// ParseWindow reads the parameters limit and continue. Errors name the parameter.
+// ParseWindow parses the parameters limit (DefaultLimit if missing, 0 to MaxLimit) and continue. Errors name the
+// parameter; the window is not to be used then.
 func ParseWindow(q url.Values) (w Window, err error) {
 	w.Limit = DefaultLimit
 	if text := q.Get("limit"); text != "" {
@@ -195,13 +198,13 @@ func ParseWindow(q url.Values) (w Window, err error) {
 	return w, nil
 }
 
-// Cut sorts items by key, and returns those of the window, with the token for the following one.
+// Cut returns the window's items, sorted by key, in a new slice. next is the value of continue for the following
+// window; empty: this window is the last, or Limit is 0. Keys must be distinct. The order of items stays unchanged.
 func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next string) {
 	return cut(w, items, false, key)
 }
 
-// cut sorts items by key, and returns those of the window. next is the token for the following window. With more
-// there are further items after these.
+// cut is Cut for items of which there may be further ones: with more, next is set even if the window has all of items.
 func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
 	type keyed struct {
 		key string

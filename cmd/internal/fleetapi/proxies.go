@@ -13,30 +13,31 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Selection selects proxies. Empty fields select all.
+// Selection selects proxies: those that match all fields that are set. Empty fields match all proxies.
 type Selection struct {
 	Window
 	Name      string // name.namespace, or the node's id
 	Namespace string
-	State     string
+	State     string // one of States
 	Version   string
-	Zone      string // the zone, or a region or zone that contains it
+	Zone      string // one or more parts, in a row, of region/zone/sub-zone
 	Replica   string
 	Cluster   string
-	Labels    labels.Selector // nil: all
-	Sort      string          // one of Orders
+	Labels    labels.Selector // nil: matches all
+	Sort      string          // one of Orders; decides the order of the window
 }
 
-// Orders are the values of sort.
+// Orders are the permitted values of the parameter sort.
 var Orders = []string{"name", "namespace", "state", "since", "version", "zone", "replica"}
 
-// ProxyParameters are the parameters of /api/v1/proxies.
+// ProxyParameters are the names of the parameters of /api/v1/proxies.
 var ProxyParameters = []string{"name", "namespace", "state", "version", "zone", "replica", "cluster", "labels", "sort", "limit", "continue"}
 
 // maxSelector bounds the label selector in bytes.
 const maxSelector = 1 << 10
 
-// ParseSelection reads the parameters of /api/v1/proxies. Errors name the parameter.
+// ParseSelection parses the parameters of /api/v1/proxies; Sort is "name" if missing. Errors name the parameter; the
+// selection is not to be used then.
 func ParseSelection(q url.Values) (s Selection, err error) {
 	if s.Window, err = ParseWindow(q); err != nil {
 		return s, err
@@ -60,7 +61,7 @@ func ParseSelection(q url.Values) (s Selection, err error) {
 	return s, nil
 }
 
-// Selects reports whether a proxy with the labels is selected.
+// Selects reports whether a proxy with its own labels matches all fields. It does not regard the Window.
 func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return (s.Name == "" || s.Name == p.Proxy || s.Name == p.Node) && is(s.Namespace, p.Namespace) && is(s.State, p.State) &&
@@ -69,7 +70,7 @@ func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 		(s.Labels == nil || s.Labels.Matches(labels.Set(own)))
 }
 
-// key returns the place of a proxy in the selection's order.
+// key returns a text by which proxies sort in the selection's order.
 func (s *Selection) key(p *Proxy) string {
 	first := ""
 	switch s.Sort {
@@ -96,22 +97,23 @@ func (s *Selection) key(p *Proxy) string {
 type Proxies struct {
 	Sums  Sums    `json:"sums"`
 	Items []Proxy `json:"items"`
-	More  bool    `json:"more,omitempty"` // there are items after these
-	// Left are selected proxies whose stream at this replica ended in the last ten minutes, within a bound. They are
-	// without state, and may be connected to another replica.
+	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items
+	// Left are selected proxies whose stream at this replica ended in the last ten minutes; their number is bounded.
+	// Their State is empty, and they may be connected to another replica.
 	Left []Proxy `json:"left,omitempty"`
-	// Back has the hashes of the node ids of all streams that began in that time.
+	// Back has the Hash of the node id of each stream that began in the last ten minutes.
 	Back []uint64 `json:"back,omitempty"`
 }
 
-// Hash returns the hash of a node's id, as in Proxies.Back.
+// Hash returns the 64-bit FNV-1a hash of a node's id, for Proxies.Back.
 func Hash(node string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(node)) // never fails
 	return h.Sum64()
 }
 
-// PartOf returns a replica's part: the sums of its selected proxies, and those of the window.
+// PartOf returns a replica's part for all its selected proxies: the sums of all, and the items of the window. The
+// caller adds Left and Back.
 func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	for i := range all {
 		part.Sums.Add(&all[i])
@@ -122,7 +124,8 @@ func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	return part
 }
 
-// MergeProxies merges the replicas' parts.
+// MergeProxies merges the replicas' parts. A proxy in a Left counts once as Gone, unless its node id is in a Back: then
+// it has connected again. It sets Sums, Items and Next of the answer only.
 func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	var all []Proxy
 	sums, more, back := &Sums{}, false, map[uint64]bool{}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// MaxRecorded bounds the encoded sums of one replica's record in bytes.
+// MaxRecorded bounds the encoded sums in one replica's record, in bytes.
 const MaxRecorded = 4 << 10
 
 // maxRecordedName bounds a value's name in recorded sums. Clients choose versions and zones.
 const maxRecordedName = 64
 
-// Recorded is a replica's own sums of its proxies, as its record in etcd has them.
+// Recorded has a replica's own sums of its proxies, as its record in etcd contains them.
 type Recorded struct {
 	At   time.Time `json:"at"` // when the replica counted, by its clock
 	Sums Sums      `json:"sums"`
 }
 
-// Last has the newest sums of a replica.
+// Last has the newest recorded sums of a replica, and their age in seconds.
 type Last struct {
 	Recorded
 	Age float64 `json:"age_seconds"`
@@ -30,11 +30,11 @@ type Last struct {
 // RecordedSums is one item of /api/v1/sums.
 type RecordedSums struct {
 	Replica string `json:"replica"`
-	State   string `json:"state"` // warming, ready, leaving; stopped: its lease has ended
+	State   string `json:"state"` // warming, ready, leaving, or Stopped
 	Last
 }
 
-// Since returns recorded sums with their age at the time now.
+// Since returns recorded sums with their age at the time now. A negative age, from clocks that differ, becomes 0.
 func (r Recorded) Since(now time.Time) Last {
 	return Last{r, max(now.Sub(r.At), 0).Round(time.Millisecond).Seconds()}
 }
@@ -48,8 +48,9 @@ type recorded struct {
 	Namespaces map[string][3]int `json:"n,omitempty"`
 }
 
-// Encode returns the stored form within MaxRecorded. If it has no room for all values of the properties, those with
-// most proxies out of sync and then the largest are listed, and the rest is counted as Others.
+// Encode returns the stored form, of at most MaxRecorded bytes. It has neither Gone nor Replicas. If there is no room
+// for all values of the properties, those with most proxies out of sync and then the largest are listed. The rest is
+// counted under Others.
 func (r Recorded) Encode() []byte {
 	for most := maxValues; ; most /= 2 {
 		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
@@ -86,8 +87,8 @@ func largest(counts map[string]Counts, most int) map[string][3]int {
 	return out
 }
 
-// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes. Errors: too many bytes, malformed, a
-// negative count.
+// DecodeRecorded parses the stored form of a replica's sums from untrusted bytes, and sets Sums.Replicas for this
+// replica. Errors: more than MaxRecorded bytes, malformed, or a count that is negative or above 2^24.
 func DecodeRecorded(b []byte, replica string) (r Recorded, err error) {
 	var in recorded
 	switch {
@@ -128,7 +129,8 @@ func counted(l [3]int) (Counts, error) {
 	return Counts{InSync: l[0], Behind: l[1], Refusing: l[2]}, nil
 }
 
-// MergeRecorded returns the answer of /api/v1/sums. Sums are those of replicas that have not stopped.
+// MergeRecorded returns the answer of /api/v1/sums, with the items sorted by replica; it sorts all itself. Sums are
+// those of the replicas that are not Stopped. It sets Sums and Items of the answer only.
 func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	a.Sums, a.Items = &Sums{}, all
 	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })
@@ -140,5 +142,5 @@ func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	return a
 }
 
-// Stopped is the state of a replica whose lease has ended without its leaving.
+// Stopped is the state of a replica whose lease has ended although it was not leaving.
 const Stopped = "stopped"

@@ -1,5 +1,5 @@
-// Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts those that belong to
-// incomplete messages: gRPC buffers these until the messages are complete, and does not report their size.
+// Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts the bytes of
+// incomplete messages. gRPC buffers an incomplete message until it is complete, and does not report its size.
 //
 // Owns: the state of the frames and messages of one connection. Reads: the client's bytes, as they come. Never: keeps
 // or changes any of the bytes; decides on limits.
@@ -11,9 +11,9 @@ import (
 	"sync"
 )
 
-// Messages are the messages of one connection. It must receive bytes before gRPC does, and gRPC must read one frame
-// after the other (grpc.ReadBufferSize(0)): the call that gRPC begins belongs to the HEADERS frame that was read last.
-// The zero Messages is ready for use, by any goroutine.
+// Messages are the messages of one connection. Read must receive bytes in order and before gRPC does, and gRPC must
+// read one frame after the other (grpc.ReadBufferSize(0)): the call that gRPC begins belongs to the HEADERS frame that
+// was read last. The zero Messages is ready for use. Safe for concurrent use.
 type Messages struct {
 	mu       sync.Mutex
 	preface  uint8   // bytes of the connection preface that were read
@@ -34,11 +34,12 @@ type Messages struct {
 	work     int     // cost that Work has not reported yet
 }
 
-// Call is one call of the connection.
+// Call is one call of the connection whose messages are counted, from Begin to End. The exported fields are set before
+// Begin.
 type Call struct {
 	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called as soon as a message announces a
-	// length above Limit. Complete is called when the first message is complete. Both are called at most once, must not
-	// call Messages, and may be nil.
+	// length above Limit, and the message is counted on. Complete is called when the first message is complete. Read
+	// calls both, each at most once; they must not call methods of Messages, and may be nil.
 	Limit    int
 	TooLarge func(length uint32)
 	Complete func()
@@ -62,7 +63,7 @@ const (
 	flagPadded                                             = 8
 )
 
-// Read processes the next bytes of the client.
+// Read parses the next bytes that the client sent. It does not keep b.
 func (m *Messages) Read(b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +163,7 @@ func (m *Messages) take(c *Call, b []byte) (n int) {
 	return n
 }
 
-// Begin starts to count the bytes of a call: the one whose headers were read last.
+// Begin starts to count the messages of c, the call whose headers were read last.
 func (m *Messages) Begin(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +171,7 @@ func (m *Messages) Begin(c *Call) {
 	m.calls = append(m.calls, c)
 }
 
-// End removes a call and its bytes. It may be called again.
+// End stops counting a call, and subtracts the bytes of its incomplete message. Repeated calls do nothing.
 func (m *Messages) End(c *Call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -201,15 +202,15 @@ func (m *Messages) Frames() int {
 	return m.frames
 }
 
-// Lists returns the number of lists of headers that the client has begun, and the encoded size of the last one,
-// including bytes that its frames have announced.
+// Lists returns the number of header lists that the client has begun, and the encoded size of the last one in bytes.
+// The size includes bytes that frame headers have announced and that have not arrived.
 func (m *Messages) Lists() (begun, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lists, m.list
 }
 
-// Compressed reports whether a message of a counted call was marked as compressed.
+// Compressed reports whether any message of a counted call so far was marked as compressed.
 func (m *Messages) Compressed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,8 +224,8 @@ func (m *Messages) Held() int {
 	return m.held
 }
 
-// Change returns the difference of Held from the last reported value. It returns 0 for differences below step in either
-// direction, unless Held is 0.
+// Change returns the difference of Held from its last reported value, in bytes, and remembers Held as reported. If the
+// difference is below step in either direction and Held is not 0, it returns 0 and remembers nothing.
 func (m *Messages) Change(step int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,8 +237,8 @@ func (m *Messages) Change(step int) int {
 	return change
 }
 
-// Work returns the cost of frames since the last reported cost, if it is at least step; otherwise 0. A unit is about a
-// microsecond.
+// Work returns the cost of the frames since the last reported cost, if it is at least step; otherwise 0, and the cost
+// is kept for later calls. A unit is about a microsecond of the server's work.
 func (m *Messages) Work(step int) (work int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

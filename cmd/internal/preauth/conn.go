@@ -211,25 +211,26 @@ func (c *conn) Close() error {
 // past is a deadline that has passed.
 var past = time.Unix(1, 0)
 
-// Assign registers a connection with the holder of its credential. It is called once for each connection. end closes
-// the connection and may be called from any goroutine. The error reports that the holder has too many connections.
+// Assign registers a connection with the holder of its credential. It is called once for each connection, and again
+// after an error. end closes the connection and may be called from any goroutine. Without an error the Holder is not
+// nil. The error reports why the connection is refused, such as too many connections of the holder.
 type Assign func(end func()) (Holder, error)
 
-// Holder receives the costs of one authenticated connection; budget.Entry implements it. The connection blocks during a
-// call of its methods.
+// Holder receives the costs of one authenticated connection; budget.Entry of push/budget implements it. Several
+// goroutines may call its methods at once. The connection blocks during a call.
 type Holder interface {
-	// Hold adds a number of bytes of incomplete messages; a negative number removes them. It may close connections, this
-	// one included.
+	// Hold adds a number of bytes of incomplete messages; a negative number removes them. It may close connections,
+	// even the one that calls it.
 	Hold(bytes int)
-	// Work adds the cost of handling frames, in units of about a microsecond. It returns the time for which the connection
-	// must not be read; 0: no pause.
+	// Work adds the cost of handling frames, in units of about a microsecond. It returns the time for which the
+	// connection must not be read; 0: no pause.
 	Work(units int) (wait time.Duration)
-	// Leave is called once the connection is closed.
+	// Leave is called once, when the connection closes.
 	Leave()
 }
 
-// assign registers the connection with a holder, unless it has one. A nil function means no holder. The error is that
-// of Assign.
+// assign registers the connection with a holder, unless it has one or has ended. A nil function means no holder. The
+// error is the function's.
 func (c *conn) assign(assign Assign) error {
 	c.mu.Lock()
 	if assign == nil || c.assigned || c.ended {
@@ -307,9 +308,9 @@ func behind(a net.Addr) *conn {
 }
 
 // Authenticated marks the connection of a call as authenticated: its caller has shown an accepted credential, or needs
-// none. From then on the limits of unauthenticated connections no longer apply, and assign registers the connection
-// with its holder (nil: it has no holder). The error is that of assign. A connection that no Limiter accepted is left
-// unchanged.
+// none. From then on the limits of unauthenticated connections no longer apply to it. assign registers the connection
+// with its holder, unless it has one; nil: no holder counts its costs. An error of assign is returned, and the
+// connection stays unauthenticated. For a connection that no Limiter accepted, nothing happens.
 func Authenticated(ctx context.Context, assign Assign) error {
 	c := connOf(ctx)
 	if c == nil {

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Credentials limits the handshakes of inner, which speaks TLS or plain text. A connection with a verified client
-// certificate counts as authenticated if admits accepts it and its holder has room (Assign). With a nil admits only
-// calls authenticate connections. Failed handshakes are logged at a limited rate. From the handshake on, messages of
-// the client are counted.
+// Credentials wraps inner, which speaks TLS or plain text, and limits its handshakes. A connection with a verified
+// client certificate counts as authenticated if admits returns true and Assign returns no error. With a nil admits,
+// only calls authenticate connections (Authenticated). Failed handshakes are logged at a limited rate. From the
+// handshake on, messages of the client are counted. Connections must come from Listen.
 func (l *Limiter) Credentials(
 	inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool),
 ) credentials.TransportCredentials {

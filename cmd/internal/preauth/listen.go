@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Listen wraps the listener of the limiter's address. Accept of the result returns only connections that occupy a place
-// of the limiter. Close of the result also closes the connections that wait for a place.
+// Listen wraps the listener of the limiter's address, once, and starts to accept. Accept of the result returns only
+// connections that occupy a place of the limiter. Close of the result closes inner, and the connections that wait for a
+// place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
 	go b.accept()

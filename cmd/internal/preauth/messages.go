@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// following is a connection whose frames are counted as gRPC reads them.
+// following is a connection after its handshake, whose HTTP/2 frames are counted as gRPC reads them.
 type following struct {
 	net.Conn
 	of *conn

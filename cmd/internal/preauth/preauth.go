@@ -5,17 +5,18 @@
 // the number of bytes of incomplete messages.
 //
 // A connection counts as unauthenticated from Accept until its handshake admits a client certificate, or until a call
-// on it is authenticated (Authenticated), whichever comes first.
+// on it is authenticated (Authenticated), whichever comes first. Meanwhile it occupies one of a limited number of
+// places.
 //
 // Owns: the connections of its listener until then. Reads: addresses of peers, numbers of bytes. Never: verifies a
 // credential; decides which callers are admitted.
 //
 // A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd
 // (cmd/navarchd/addresses.go). A call finds its connection by the peer's address, which push/serve wraps.
-// Callers.Authenticate and OfCalls (cmd/navarchd/callers) mark a connection as authenticated; from then on its only
-// limits are the header list and 100 concurrent streams. gRPC reads the message of a unary method before a handler can
-// authenticate the caller. Methods that need a credential are therefore registered as streams (ca/serve/call.go), which
-// are identical on the wire.
+// Callers.Authenticate and OfCalls (cmd/navarchd/callers) mark a connection as authenticated. From then on only the
+// limits of header lists, of concurrent streams (100) and of messages apply to it, and those of its Holder. gRPC reads
+// the message of a unary method before a handler can authenticate the caller. Methods that need a credential are
+// therefore registered as streams (ca/serve/call.go), which are identical on the wire.
 package preauth
 
 import (
@@ -31,29 +32,32 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Limits are the limits of the unauthenticated connections of one address. A field that is zero has its default.
+// Limits are the limits of the unauthenticated connections of one address. Each comment states the default, which a
+// zero field means. A source is an IPv4 address or an IPv6 /64.
 type Limits struct {
-	Total     int // connections: 512 by default
-	PerSource int // connections of one IPv4 address or one IPv6 /64: 128
-	Known     int // connections that a source with authenticated connections always keeps: 32
-	// Shared are address ranges of gateways and NAT: each address in them may have Total connections. When all places are
-	// occupied, its new connections wait for a place and are not refused.
+	Total     int // connections: 512
+	PerSource int // connections of one source: 128
+	Known     int // connections that a source with authenticated connections never loses to other sources: 32
+	// Shared are address ranges of gateways and NAT: each source in them may have Total connections. When all places
+	// are occupied, its new connections wait for a place and are not refused.
 	Shared     []netip.Prefix
 	Waiting    int           // connections of shared sources that wait for a place, each of which costs one socket: 4096
 	Credential time.Duration // time from the first service of a connection until it shows a credential: 10 s
-	// Progress is the time after each of the two steps of a handshake in which the connection is not closed in favour of
-	// another of its source: 250 ms. A connection of a shared source is also protected for the first fifth of Credential.
+	// Progress protects a connection after each of the two steps of a handshake: 250 ms. Meanwhile it is not closed in
+	// favour of another connection of its source. A connection of a shared source is also protected for the first fifth
+	// of Credential.
 	Progress time.Duration
 	Bytes    int // bytes sent on one connection, handshake included: 32 KiB. A certificate and a token have 20 KiB at most
-	// Frames are the HTTP/2 frames on one connection: 64. Each costs a step of its reader, however small it is. The call
-	// with the credential is among the first ten.
+	// Frames bounds the HTTP/2 frames on one connection: 64. Each costs a step of its reader, however small it is. The
+	// call with the credential is among the first ten.
 	Frames  int
 	List    int // encoded bytes of one header list: 12 KiB. A token has 8 KiB at most (attest.Config.MaxBytes)
 	Calls   int // calls on one connection: 16
 	Headers int // bytes of headers of all these calls, plus 64 for each header: 32 KiB
 	Steps   int // steps of TLS handshakes that are computed at once: one for each processor
-	// Message returns the limit, in bytes, of a message of a call of this method, with or without a credential. The first
-	// message must arrive within First. 0 or a nil function: the limits of the gRPC server, and no time limit.
+	// Message returns the limit, in bytes, of a message of a call of this method, with or without a credential. The
+	// first message of a call with a limit must arrive within First. 0 or a nil function: the limits of the gRPC
+	// server, and no time limit.
 	Message func(method string) int
 	First   time.Duration // 10 s
 }
@@ -103,7 +107,7 @@ type Limiter struct {
 	waiting atomic.Int64  // connections of shared sources that wait for a place
 }
 
-// New returns a Limiter. clients logs refusals at a limited rate.
+// New returns a Limiter. clients logs refusals at a limited rate, and must not be nil.
 func New(l Limits, clients *obs.Sampled) *Limiter {
 	l.fill()
 	return &Limiter{
@@ -112,7 +116,7 @@ func New(l Limits, clients *obs.Sampled) *Limiter {
 	}
 }
 
-// Options returns the options of the grpc.Server that serves the address, except its credentials.
+// Options returns the options of the grpc.Server that serves the address, except its credentials (Credentials).
 func (l *Limiter) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
 		grpc.ReadBufferSize(0), // partial.Messages
@@ -125,7 +129,7 @@ func (l *Limiter) place() time.Duration { return l.limits.Credential / 5 }
 // await returns the longest wait for the verification of a credential.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }
 
-// Open returns the number of unauthenticated connections that are served.
+// Open returns the number of unauthenticated connections that occupy a place.
 func (l *Limiter) Open() int { return l.ledger.Taken() }
 
 // Waiting returns the number of connections of shared sources that wait for a place.

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Node is a proxy's node as the planner reads it. Values of its metadata that look like credentials are cut.
+// Node is the JSON form of a view.Node: a proxy's node as the planner reads it. Values of labels and metadata that
+// look like credentials are cut when a Node is encoded.
 type Node view.Node
 
 // plainNode has the fields of a Node without methods.
@@ -23,10 +24,11 @@ type node struct {
 	Unacted  []string `json:",omitempty"`
 }
 
-// identity is the JSON of a view.Identity before the configuration is known.
+// identity is the JSON of a view.Identity, whose other fields depend on the configuration.
 type identity struct{ Namespace, Account, Cluster string }
 
-// MarshalJSON returns the node without credentials. The error is that of the JSON.
+// MarshalJSON encodes the node with credentials replaced by cut.Cut; n is not changed. The error is that of
+// encoding/json.
 func (n Node) MarshalJSON() ([]byte, error) {
 	out := node{plainNode: plainNode(n), Unacted: n.Unacted.All(),
 		Verified: identity{n.Verified.Namespace, n.Verified.Account, n.Verified.Cluster}}
@@ -34,16 +36,17 @@ func (n Node) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Bounds of a node. Servers refuse larger ones (push/view).
+// Bounds of a node in an archive. Servers accept only smaller nodes (push/view).
 const (
 	mostTexts = 512
 	mostBytes = 64 << 10
 )
 
-// unacted has the lists of all nodes.
+// unacted interns the lists Node.Unacted of all decoded nodes.
 var unacted intern.Table[string]
 
-// UnmarshalJSON decodes a node. Errors: the JSON, or a bound.
+// UnmarshalJSON decodes a node. It fails if the node exceeds a bound, is not valid UTF-8 or JSON, or has an unknown
+// Kind or Mode. After an error n is unchanged.
 func (n *Node) UnmarshalJSON(raw []byte) error {
 	if len(raw) > 4*mostBytes {
 		return errors.New("a node is too large")

@@ -14,40 +14,40 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Limits bound what Read accepts.
+// Limits bound the archives that Read accepts. A zero field permits nothing of its kind.
 type Limits struct {
 	Compressed   int64 // bytes of the archive
 	Decompressed int64 // bytes of all entries with their headers
 	Entries      int
-	Proxies      int
+	Proxies      int // of all processes
 	Processes    int
-	Texts        int   // labels and metadata of all nodes
+	Texts        int   // labels and entries of metadata, of all nodes
 	Refusals     int   // refused and withheld versions of all proxies
-	Page         int64 // bytes of an entry of JSON
+	Page         int64 // bytes of one entry *.json
 }
 
-// Usual are the limits for archives of fleets of up to about 100,000 proxies.
+// Usual has the limits for archives of fleets of up to about 100,000 proxies.
 var Usual = Limits{Compressed: 256 << 20, Decompressed: 1 << 30, Entries: 20_000, Proxies: 200_000, Processes: 512,
 	Texts: 8 << 20, Refusals: 1 << 18, Page: 16 << 20}
 
-// Report is a decoded archive.
+// Report is a decoded archive. Its owner may change it.
 type Report struct {
 	Index     Index
-	Processes []*Process
-	// Snapshot has the records; nil: the archive lacks them.
+	Processes []*Process // in the order of their first entries
+	// Snapshot contains the records of the first records.bin; nil: the archive lacks them.
 	Snapshot *mirror.Snapshot
-	Envoys   []Envoy
+	Envoys   []Envoy // nil: no proxy was requested to dump its configuration
 }
 
-// Process is the part of one process.
+// Process is the part of an archive that one process wrote.
 type Process struct {
 	Facts
 	Proxies []Proxy
 	Held    Held
-	Pages   map[string]json.RawMessage // the *.json entries, by name without the ending
+	Pages   map[string]json.RawMessage // the other *.json entries, by name without the ending; not nil
 }
 
-// bounded reads at most `left` bytes, and then fails.
+// bounded reads at most `left` bytes. Each further Read fails, even at the end of the input.
 type bounded struct {
 	r    io.Reader
 	left int64
@@ -64,7 +64,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader decodes an archive.
+// reader contains the state of one Read.
 type reader struct {
 	limits Limits
 	out    *Report
@@ -74,7 +74,10 @@ type reader struct {
 	proxies, texts, refusals int
 }
 
-// Read decodes an archive, which may come from anybody: what it takes is bounded by the limits. Errors name the entry.
+// Read decodes an archive up to its end, within the limits: an archive may come from an untrusted source. Unknown
+// entries are skipped. Repeated entries are permitted: for index.json and *.json the last one counts, and proxies
+// accumulate. Errors: r is not gzip or tar, a limit is exceeded, an entry is damaged or not a regular file, or
+// index.json or a process.json is missing. The error names the entry. With an error the Report is nil.
 func Read(r io.Reader, l Limits) (*Report, error) {
 	compressed := &bounded{r, l.Compressed, fmt.Sprintf("%d bytes compressed", l.Compressed)}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(compressed, 1<<16))
@@ -104,7 +107,7 @@ func Read(r io.Reader, l Limits) (*Report, error) {
 	return in.finish()
 }
 
-// finish checks that the archive is whole.
+// finish checks that the archive has its index, and that each process has its facts.
 func (in *reader) finish() (*Report, error) {
 	if !in.index {
 		return nil, fmt.Errorf("the archive has no %s: it was cut off, or is of another program", indexName)
@@ -200,7 +203,7 @@ func (in *reader) readProxies(p *Process, r io.Reader) error {
 	return lines.Err()
 }
 
-// content reads an entry. Its memory grows with the existing bytes, whatever size the header claims.
+// content reads a whole entry. Its memory grows with the bytes that are read, not with the size in the header.
 func content(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size < 1<<20 {
@@ -210,7 +213,7 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode decodes JSON.
+// decode decodes an entry of JSON, of at most Limits.Page bytes.
 func (in *reader) decode(r io.Reader, size int64, into any) error {
 	if size > in.limits.Page {
 		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)

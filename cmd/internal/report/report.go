@@ -5,25 +5,26 @@
 // The archive is a tar in gzip. Each process writes its part as a gzip member of its own, below
 // processes/NAME/, so that parts are joined by concatenation (gzip and tar allow that). The entries are:
 //
-//	index.json          schema, contents, time, the processes that are missing (Index)
+//	index.json          schema, contents, time, missing processes (Index)
 //	processes/NAME/     of one process:
 //	  process.json      build, flags, environment, revision (Facts)
-//	  records.bin       the records, in the form of the mirror's file on disk; of one process only
+//	  records.bin       the records of the store (normalised Kubernetes objects), as in package mirror's file on disk;
+//	                    of one process only
 //	  proxies.jsonl     the connected proxies, one per line (Proxy)
-//	  held.bin          what proxies hold, each resource once (Sets)
+//	  held.bin          the xDS resources that proxies have, each resource once (Sets)
 //	  *.json            pages of /debug and parts of /api/v1, by name
 //	  *.txt             goroutines, metrics (twice), log lines: for people
 //	envoys/NAME.json    dumps of Envoys
-//	envoys.json         which proxies were asked for a dump, and why others were not
+//	envoys.json         the proxies that were requested to dump their configuration, with errors (Envoy)
 //
 // # Secrets
 //
-// Private keys of Secrets are never written, sealed or not. Values that look like credentials are cut
+// Private keys of Secrets are never written, whether encrypted or not. Values that look like credentials are cut
 // (report/cut): by the name of their key, or by their form.
 //
-// Owns: the form.
-// Reads: nothing but what it is given.
-// Never: trusts an archive: sizes, numbers and names are bounded (Limits).
+// Owns: the form of the archive.
+// Reads: its arguments only.
+// Never: trusts an archive: sizes and numbers of entries are bounded (Limits).
 package report
 
 import (
@@ -35,16 +36,16 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Schema names the form of the archive. Readers refuse others.
+// Schema names the form of the archive, in Index.Schema. Read refuses archives with another schema.
 const Schema = "navarch.io/report/v1"
 
-// Contents says what an archive has.
+// Contents names the extent of an archive: Full or Brief.
 type Contents string
 
 // The contents of archives.
 const (
 	Full  Contents = "bug-report" // everything
-	Brief Contents = "snapshot"   // what read commands need: no logs, flags, environment, goroutines, metrics, Envoys
+	Brief Contents = "snapshot"   // for read commands: no logs, flags, environment, goroutines, metrics, Envoys
 )
 
 // Names of entries.
@@ -59,13 +60,13 @@ const (
 	envoys      = "envoys/"
 )
 
-// Index is the content of index.json.
+// Index is the content of index.json. Writer.Index sets Schema.
 type Index struct {
 	Schema   string    `json:"schema"`
 	Contents Contents  `json:"contents"`
 	Created  time.Time `json:"created"`
-	Version  string    `json:"version"`           // of the build that made it
-	Asked    string    `json:"asked"`             // the process that asked the others
+	Version  string    `json:"version"`           // of the build that wrote the archive
+	Asked    string    `json:"asked"`             // the process that collected the parts of the others
 	Missing  []Missing `json:"missing,omitempty"` // the processes that are not in the archive
 }
 
@@ -75,7 +76,7 @@ type Missing struct {
 	Reason string `json:"reason"`
 }
 
-// Facts is the content of process.json.
+// Facts is the content of process.json: facts about one process.
 type Facts struct {
 	Name        string    `json:"name"`
 	Version     string    `json:"version"`
@@ -83,33 +84,35 @@ type Facts struct {
 	Platform    string    `json:"platform,omitempty"`
 	Zone        string    `json:"zone,omitempty"`
 	Roles       []string  `json:"roles,omitempty"`
-	Flags       []string  `json:"flags,omitempty"`       // those that were set, as --name=value
-	Environment []string  `json:"environment,omitempty"` // of the variables that the process reads, as NAME=value
+	Flags       []string  `json:"flags,omitempty"`       // the flags that were set, as --name=value
+	Environment []string  `json:"environment,omitempty"` // variables that the process reads, as NAME=value
 	Created     time.Time `json:"created"`
-	// Served and Notified are the store's revisions that the process serves, and up to which its proxies are notified; 0:
-	// it serves no proxies.
+	// Served is the store's revision that the process serves. Notified is the revision up to which its proxies are
+	// notified. Both are 0 if it serves no proxies.
 	Served   int64 `json:"served,omitempty"`
 	Notified int64 `json:"notified,omitempty"`
-	// Cluster is the name of the config cluster, and Normal how objects become records: for previews.
+	// Cluster is the name of the config cluster. Normal has the options by which objects are normalised to records.
+	// Both are for previews.
 	Cluster string         `json:"cluster,omitempty"`
 	Normal  normal.Options `json:"normal"`
-	Missing []Missing      `json:"missing,omitempty"` // parts that this process could not make
+	Missing []Missing      `json:"missing,omitempty"` // entries that this process could not make
 }
 
-// Proxy is a connected proxy.
+// Proxy is one line of proxies.jsonl: a connected proxy.
 type Proxy struct {
 	Node      Node             `json:"node"`
-	Identity  string           `json:"identity,omitempty"`
-	Address   string           `json:"address,omitempty"`
+	Identity  string           `json:"identity,omitempty"` // SPIFFE ID; empty on plain text
+	Address   string           `json:"address,omitempty"`  // host:port of the connection's peer
 	Connected time.Time        `json:"connected"`
-	Behind    time.Time        `json:"behind,omitzero"`
-	Revision  int64            `json:"revision"`
-	Types     map[string]State `json:"types"` // the subscribed types, by noun
-	// Set numbers the set of resources that the proxy holds (Sets.Add), or another proxy of its view; -1: it was left out.
+	Behind    time.Time        `json:"behind,omitzero"` // time of the first unacknowledged change; zero: none exists
+	Revision  int64            `json:"revision"`        // the store's revision of the proxy's newest configuration
+	Types     map[string]State `json:"types"`           // the subscribed types, by xds.Type.Noun
+	// Set is the number of a set of resources (Sets.Add): the proxy's own, or that of another proxy with the same
+	// planned configuration (view). -1: the archive has no set for the proxy.
 	Set int `json:"set"`
 }
 
-// State is the state of one type of resources at a proxy.
+// State is the state of one type of resources at a proxy. Its fields are those of inspect.TypeStatus.
 type State struct {
 	Synced   bool               `json:"synced,omitempty"`
 	Sent     string             `json:"sent,omitempty"`
@@ -119,7 +122,8 @@ type State struct {
 	Warming  *inspect.Warming   `json:"warming,omitempty"`
 }
 
-// StatesOf returns the states of the subscribed types, without credentials in the texts of refusals.
+// StatesOf returns the states of the subscribed types, by Type.Noun. It cuts credentials in the texts of refusals,
+// also in types itself. The result shares its slices with types.
 func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	all := map[string]State{}
 	for t := range types {
@@ -139,7 +143,7 @@ func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	return all
 }
 
-// Statuses is the inverse of StatesOf.
+// Statuses returns the states by type: the inverse of StatesOf. Types without a state have the zero TypeStatus.
 func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	for t := range xds.NumTypes {
 		if s, ok := p.Types[t.Noun()]; ok {
@@ -150,7 +154,8 @@ func (p *Proxy) Statuses() (types [xds.NumTypes]inspect.TypeStatus) {
 	return types
 }
 
-// Ill reports whether the proxy refuses something, something is withheld from it, or it is out of sync.
+// Ill reports the faults of a proxy. refuses: a resource is refused by the proxy or withheld from it. behind: a
+// subscribed type is not synced.
 func (p *Proxy) Ill() (refuses, behind bool) {
 	for _, s := range p.Types {
 		refuses = refuses || len(s.Refused)+len(s.Withheld) > 0
@@ -159,10 +164,10 @@ func (p *Proxy) Ill() (refuses, behind bool) {
 	return refuses, behind
 }
 
-// Envoy is an entry of envoys.json: a proxy that was asked for a dump.
+// Envoy is an entry of envoys.json: a proxy that was requested to dump its configuration.
 type Envoy struct {
 	Proxy string `json:"proxy"`
 	State string `json:"state"`           // "refusing" or "behind"
-	File  string `json:"file,omitempty"`  // the entry with the dump
+	File  string `json:"file,omitempty"`  // the name of the entry with the dump (EnvoyFile)
 	Error string `json:"error,omitempty"` // the reason for a missing dump
 }

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Sets collects what proxies hold. Each resource, and each list of resources, is written once.
+// Sets collects the sets of resources that proxies have. Each resource, and each list of resources, is stored once.
+// The zero Sets is empty and ready for use, by one goroutine at a time.
 type Sets struct {
 	resources []*xds.Resource
 	ids       map[*xds.Resource]uint64
@@ -19,7 +20,8 @@ type Sets struct {
 	rows      [][xds.NumTypes]uint64
 }
 
-// Add adds the resources of one proxy, and returns the number of its set.
+// Add adds the resources of one proxy, and returns the number of its set: 0, 1 and so on. Sets retains the resources,
+// which must not change. Resources are compared by pointer.
 func (s *Sets) Add(held inspect.Resources) int {
 	if s.ids == nil {
 		s.ids, s.listIDs = map[*xds.Resource]uint64{}, map[string]uint64{}
@@ -51,7 +53,7 @@ func (s *Sets) Add(held inspect.Resources) int {
 // Len returns the number of sets.
 func (s *Sets) Len() int { return len(s.rows) }
 
-// encode returns the content of held.bin, without credentials. The error names a resource that cannot be decoded.
+// encode returns the content of held.bin, with credentials cut. The error names a resource that cannot be decoded.
 func (s *Sets) encode() ([]byte, error) {
 	out := binary.AppendUvarint(nil, uint64(len(s.resources)))
 	for _, r := range s.resources {
@@ -93,7 +95,8 @@ func publicBody(r *xds.Resource) ([]byte, error) {
 	return encoding.Marshal(m)
 }
 
-// Held is a decoded held.bin. Sets are expanded when they are read.
+// Held is a decoded held.bin. The zero Held has no sets. Set expands one set per call, so that unread sets cost
+// little.
 type Held struct {
 	resources []*xds.Resource
 	lists     [][]byte
@@ -107,7 +110,7 @@ const (
 	mostRows      = 1 << 18
 )
 
-// cursor reads numbers and parts; once it fails, it returns zeros.
+// cursor decodes numbers and byte strings. After its first error it returns zeros.
 type cursor struct {
 	left []byte
 	err  error
@@ -143,7 +146,7 @@ func (c *cursor) part(what string) []byte {
 	return part
 }
 
-// decodeHeld decodes held.bin. Errors: a bound, or damage.
+// decodeHeld decodes held.bin. The error reports an exceeded bound or damage.
 func decodeHeld(raw []byte) (h Held, err error) {
 	c := &cursor{left: raw}
 	for range c.number(mostResources, "resources") {
@@ -184,7 +187,8 @@ func decodeHeld(raw []byte) (h Held, err error) {
 // Len returns the number of sets.
 func (h *Held) Len() int { return len(h.rows) }
 
-// Set returns the resources of a set, by its number; false: there is no such set, or it is damaged.
+// Set returns the resources of a set, by its number (Sets.Add). ok is false if the set does not exist or is damaged.
+// The resources are shared between sets and must not be changed.
 func (h *Held) Set(number int) (held inspect.Resources, ok bool) {
 	if number < 0 || number >= len(h.rows) {
 		return held, false

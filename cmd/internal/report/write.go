@@ -16,19 +16,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoding are the options of every encoding.
+// encoding has the options by which all messages are encoded.
 var encoding = proto.MarshalOptions{Deterministic: true}
 
-// Writer writes entries of an archive as one gzip member.
+// Writer writes entries of an archive as one gzip member, in memory. It is not safe for concurrent use.
 type Writer struct {
 	out  bytes.Buffer
 	gz   *gzip.Writer
 	tar  *tar.Writer
 	when time.Time
-	in   string // folder of the entries
+	in   string // folder of the entries, with a slash at the end; empty: the root
 }
 
-// NewWriter returns a writer of entries with this time.
+// NewWriter returns a writer of entries at the root of the archive. when is their modification time.
 func NewWriter(when time.Time) *Writer {
 	w := &Writer{when: when}
 	w.gz = gzip.NewWriter(&w.out)
@@ -36,14 +36,14 @@ func NewWriter(when time.Time) *Writer {
 	return w
 }
 
-// NewPart returns a writer of the part of one process.
+// NewPart returns a writer of entries in the folder of one process.
 func NewPart(process string, when time.Time) *Writer {
 	w := NewWriter(when)
 	w.in = processes + fileName(process) + "/"
 	return w
 }
 
-// fileName returns a name in which all characters are harmless in file names.
+// fileName returns a name with each character replaced by _ except letters, digits and -_.~, and without leading dots.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~", r) {
@@ -53,7 +53,8 @@ func fileName(name string) string {
 	}, strings.TrimLeft(name, "."))
 }
 
-// Add adds an entry as it is. Errors are those of tar: the caller's sizes are wrong.
+// Add adds an entry with unchanged content. The error names the entry: its name cannot be encoded in tar, or Member
+// was called before.
 func (w *Writer) Add(name string, content []byte) error {
 	err := w.tar.WriteHeader(&tar.Header{Name: w.in + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.when.Truncate(time.Second)})
 	if err == nil {
@@ -65,10 +66,11 @@ func (w *Writer) Add(name string, content []byte) error {
 	return nil
 }
 
-// Text adds a text without credentials. Errors are those of Add.
+// Text adds a text with credentials cut (cut.Text). Errors are those of Add.
 func (w *Writer) Text(name string, text []byte) error { return w.Add(name, cut.Text(text)) }
 
-// JSON adds a value as JSON, without credentials. Errors are those of the encoding.
+// JSON adds a value as JSON, with credentials cut (cut.JSON). The error names the entry: v does not encode, or an
+// error of Add.
 func (w *Writer) JSON(name string, v any) error {
 	raw, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -80,7 +82,8 @@ func (w *Writer) JSON(name string, v any) error {
 // Facts adds process.json. Errors are those of JSON.
 func (w *Writer) Facts(f *Facts) error { return w.JSON(factsName, f) }
 
-// Proxies adds the connected proxies and what they hold. The error names a proxy or a resource that does not encode.
+// Proxies adds the connected proxies and the sets of their resources. The error names a proxy or a resource that does
+// not encode, or is that of Add.
 func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
 	var lines bytes.Buffer
 	encoder := json.NewEncoder(&lines)
@@ -99,7 +102,8 @@ func (w *Writer) Proxies(all []Proxy, sets *Sets) error {
 	return w.Add(heldName, held)
 }
 
-// Records adds the records of a snapshot, without keys and credentials. The error names a record that does not encode.
+// Records adds the records of a snapshot, with keys and credentials cut. The error names a record that does not
+// encode, or is that of Add. The snapshot is not changed.
 func (w *Writer) Records(s *mirror.Snapshot) error {
 	var raw bytes.Buffer
 	if err := mirror.Write(&raw, s, w.when, publicRecord); err != nil {
@@ -108,10 +112,11 @@ func (w *Writer) Records(s *mirror.Snapshot) error {
 	return w.Add(recordsName, raw.Bytes())
 }
 
-// NoKey stands for the private part of a Secret's record, which archives do not have.
+// NoKey replaces the private key in a Secret's record: archives never have private keys.
 const NoKey = "not in a report"
 
-// publicRecord returns a record without keys and credentials.
+// publicRecord returns a record without keys and credentials. r is not changed; it is returned itself if nothing is
+// cut.
 func publicRecord(r model.Record) (model.Record, error) {
 	key := r.Meta().Key
 	if s, is := r.(*model.Secret); is {
@@ -138,7 +143,7 @@ func publicRecord(r model.Record) (model.Record, error) {
 	return model.New(key, r.Meta().Created, body)
 }
 
-// publicPolicy returns a policy's record without credentials, which its message of Istio may have.
+// publicPolicy returns a policy's record with credentials cut in its encoded Istio message.
 func publicPolicy(p *model.Policy) (model.Record, error) {
 	var istio proto.Message
 	switch {
@@ -159,13 +164,14 @@ func publicPolicy(p *model.Policy) (model.Record, error) {
 	return model.New(p.Key, p.Created, body)
 }
 
-// Index adds index.json. Errors are those of JSON.
+// Index adds index.json with Schema set to the constant of that name. Errors are those of JSON.
 func (w *Writer) Index(i Index) error {
 	i.Schema = Schema
 	return w.JSON(indexName, i)
 }
 
-// Envoys adds the dumps of Envoys, whose list names the files. Errors are those of Add and JSON.
+// Envoys adds the dumps of Envoys, by name of their entries (EnvoyFile), with credentials cut, and envoys.json with
+// the list. Errors are those of Add and JSON.
 func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	for name, dump := range dumps {
 		if err := w.Add(name, cut.JSON(dump)); err != nil {
@@ -175,11 +181,11 @@ func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	return w.JSON(envoysName, list)
 }
 
-// EnvoyFile returns the name of the entry with a proxy's dump.
+// EnvoyFile returns the name of the entry for a proxy's dump. Characters that are unusual in file names become _.
 func EnvoyFile(proxy string) string { return envoys + fileName(proxy) + ".json" }
 
-// Member returns the entries as a gzip member. Members are joined by concatenation. The last one ends the archive. The
-// error reports an entry that is shorter than its header says.
+// Member returns the entries as a gzip member and ends the writer. An archive is the concatenation of members. last
+// adds the end of the tar archive, for the last member. The error reports an incomplete entry.
 func (w *Writer) Member(last bool) ([]byte, error) {
 	end := w.tar.Flush
 	if last {

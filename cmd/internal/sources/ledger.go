@@ -1,8 +1,8 @@
-// Package sources limits how many places clients occupy, for example by connections, in total and for each source. A
-// source that occupies many places displaces only its own. A source is an IPv4 address or an IPv6 /64, because one host
-// may have a whole /64.
+// Package sources limits the number of places that clients occupy, in total and for each source. A place is the right
+// to use a limited resource, for example one open connection. A source is an IPv4 address or an IPv6 /64, because one
+// host may have a whole /64. When no place is free, the source with the most places loses one.
 //
-// Owns: the counts. Reads: addresses of peers. Never: closes anything itself; trusts a client's statement.
+// Owns: the counts. Reads: addresses of peers. Never: closes a connection; trusts a client's statement.
 package sources
 
 import (
@@ -16,63 +16,72 @@ import (
 	"navarch.io/navarch/store/remote"
 )
 
-// Limits are the limits of a Ledger, in places.
+// Limits are the limits of a Ledger, in places. A zero Total or PerSource permits no place.
 type Limits struct {
 	Total     int
 	PerSource int
-	// Shared are address ranges of gateways and NAT, with many clients behind one address: such a source may have Total.
+	// Shared are address ranges of gateways and NAT, with many clients behind one address. A source in such a range
+	// may have Total places.
 	Shared []netip.Prefix
-	// Known is the number of places that a known source (Ledger.Know) never loses to other sources.
+	// Known is the number of places that a known source (Ledger.Know) keeps. It loses one of them to another source
+	// only if all sources with places are known and have at most Known.
 	Known int
 }
 
-// Holder occupies a place, for example a connection.
+// Holder occupies a place, for example as a connection.
 type Holder interface {
-	// Busy reports whether the holder is being served. A busy holder loses its place only to a source with fewer places,
-	// and never to its own source. younger reports whether all later holders of its source are busy too. The ledger calls
-	// Busy with its lock held.
+	// Busy reports whether the holder is being served. A busy holder never loses its place to its own source. It loses
+	// its place to another source only if all holders of its source are busy. younger reports whether all later
+	// holders of the same source are busy too. The ledger calls Busy with its lock held, so Busy must not call the
+	// ledger.
 	Busy(now time.Time) (busy, younger bool)
 }
 
-// Entry is the record of one holder in a ledger.
+// Entry is the record of one holder in a ledger. Ledger.Entry creates it.
 type Entry struct {
 	holder Holder
 	source netip.Prefix
 	place  *list.Element // in its source's list; nil: it has no place
-	left   bool          // it left or was displaced, and never gets a place again
+	left   bool          // Leave was called or the entry was displaced: it never gets a place again
 }
 
 // Source returns the source of the entry's holder.
 func (e *Entry) Source() netip.Prefix { return e.source }
 
-// Ledger counts the occupied places. Any goroutine may use it.
+// Ledger counts the occupied places. NewLedger creates it. It is safe for concurrent use.
 type Ledger struct {
 	limits Limits
 
 	mu      sync.Mutex // a leaf lock, except that Holder.Busy is called under it
 	places  int        // occupied places
 	sources map[netip.Prefix]*source
-	known   map[netip.Prefix]int // holders of each source that no longer need a place (Know)
+	known   map[netip.Prefix]int // calls of Know minus calls of Forget, for each source
 }
 
-// source contains the places of one source: a list of *Entry, the oldest first.
+// source lists the places of one source: *Entry values, the oldest first.
 type source struct{ list.List }
 
-// NewLedger returns an empty ledger.
+// NewLedger returns a Ledger without entries.
 func NewLedger(l Limits) *Ledger {
 	return &Ledger{limits: l, sources: map[netip.Prefix]*source{}, known: map[netip.Prefix]int{}}
 }
 
-// Entry returns an entry, without a place, for a holder with the given address.
+// Entry returns an entry, without a place, for a holder with the given address. All addresses without an IP share one
+// source.
 func (l *Ledger) Entry(h Holder, from net.Addr) *Entry {
 	return &Entry{holder: h, source: remote.Host(from)}
 }
 
-// Enter assigns a place to the entry. Without a free one, another entry is displaced, and the caller has to close its
-// holder (lost; nil: none was displaced). At the limit of its source, the entry displaces the oldest entry of the same
-// source that is not busy. At the total, it displaces one of the source with the most places: the oldest that is not
-// busy, or else the oldest. If no other source has more places, it displaces its own source's oldest that is not busy.
-// ok is false when there is no place, or when the entry has left or was displaced before.
+// Enter assigns a place to the entry, and displaces another entry if no place is free. lost is the holder of the
+// displaced entry, which the caller has to close; nil: none was displaced. ok is false if the entry gets no place: no
+// entry may be displaced, or the entry has left or was displaced before. For an entry with a place Enter does nothing
+// and returns nil, true.
+//
+// At the limit of its source, the entry displaces the oldest entry of this source that is not busy. At the total
+// limit, it displaces an entry of the source with the most places: the oldest that is not busy, or else the oldest. If
+// no other source has more places, it displaces the oldest entry of its own source that is not busy. Limits.Known
+// protects known sources from the others, and entitles a known source with fewer places to displace an entry of any
+// unprotected source.
 func (l *Ledger) Enter(e *Entry) (lost Holder, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +114,8 @@ func (l *Ledger) Leave(e *Entry) {
 	l.remove(e)
 }
 
-// Know records that a holder of e's source is authenticated and no longer counts. Each call needs one call of Forget.
+// Know records that a holder of e's source is authenticated, which makes the source known. It does not free e's place
+// (Leave). Each call needs one call of Forget, when that holder ends.
 func (l *Ledger) Know(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +138,7 @@ func (l *Ledger) Taken() int {
 	return l.places
 }
 
-// Known returns the number of known sources.
+// Known returns the number of sources with more calls of Know than of Forget.
 func (l *Ledger) Known() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +150,7 @@ func (l *Ledger) Shared(e *Entry) bool {
 	return slices.ContainsFunc(l.limits.Shared, func(p netip.Prefix) bool { return p.Overlaps(e.source) })
 }
 
-// remove removes an entry. The caller holds the lock.
+// remove removes an entry. The caller holds l.mu.
 func (l *Ledger) remove(e *Entry) {
 	e.left = true
 	if e.place == nil {
@@ -154,8 +164,8 @@ func (l *Ledger) remove(e *Entry) {
 	}
 }
 
-// loser returns the entry that e displaces; nil if no entry may be displaced. room reports whether a place is free. The
-// caller contains the lock.
+// loser returns the entry that e displaces; nil if no entry may be displaced. room reports whether a place is free.
+// The caller holds l.mu.
 func (l *Ledger) loser(e *Entry) (loser *Entry, room bool) {
 	own, bound := l.sources[e.source], l.limits.PerSource
 	if own == nil {
@@ -181,8 +191,9 @@ func (l *Ledger) loser(e *Entry) (loser *Entry, room bool) {
 	return most.oldest(true), false
 }
 
-// most returns the source with the most places among those that may lose one to others. If all are protected (known,
-// with few places), it returns the one of them with the most.
+// most returns the source with the most places among those that may lose a place to other sources. If all sources are
+// protected (known, with at most Limits.Known places), it returns the one with the most places, and true. nil: no
+// place is occupied. The caller holds l.mu.
 func (l *Ledger) most() (most *source, protected bool) {
 	var few *source
 	for at, s := range l.sources {
@@ -200,7 +211,7 @@ func (l *Ledger) most() (most *source, protected bool) {
 	return most, false
 }
 
-// oldest returns the source's oldest entry; without busy it skips busy entries.
+// oldest returns the source's oldest entry; nil for no such entry. Without busy it skips busy entries.
 func (s *source) oldest(busy bool) *Entry {
 	now := time.Now()
 	for at := s.Front(); at != nil; at = at.Next() {

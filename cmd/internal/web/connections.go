@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// bounded is a listener with a maximum of open connections, in total and for each source. A new connection is always
-// accepted: without room for it, the oldest one of the source with the most connections is closed. So a client that
-// opens many connections closes its own, and a client from elsewhere is answered at once.
+// bounded is a listener with a maximum of open connections, in total and for each source (IPv4 address or IPv6 /64). A
+// further connection is accepted in place of the oldest connection of the source with the most. A client with many
+// connections thus displaces its own, and other clients are answered at once.
 type bounded struct {
 	net.Listener
 	ledger  *sources.Ledger

@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/turns"
 )
 
-// Handshakes returns a listener that speaks TLS, like tls.NewListener, but in which hosts take turns (line) for the
-// computation between two messages of a client. So a client that begins many handshakes does not delay others.
+// Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. Each client message
+// of a handshake waits for a turn of its host in line, so that a client with many handshakes does not delay others.
+// Accept does not wait: the first Read or Write of a connection performs the handshake, and returns its error.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }
@@ -70,8 +71,8 @@ func (c *secure) Close() error {
 	return c.Conn.Close()
 }
 
-// steps is the underlying connection during its handshake. It has a turn from each message of the client until it waits
-// for the next one.
+// steps is the connection below TLS during its handshake. Its host has a turn from the arrival of each client message
+// until the handshake waits for the next one.
 type steps struct {
 	net.Conn
 	host   netip.Prefix
@@ -79,7 +80,9 @@ type steps struct {
 	gone   chan struct{} // closed with the connection
 	closed sync.Once
 
-	begun, turn, over bool // of the goroutine that performs the handshake
+	// Only the goroutine that performs the handshake uses these: the first message has arrived, a turn is in use, and
+	// the handshake has ended.
+	begun, turn, over bool
 }
 
 // Read implements net.Conn.
@@ -98,7 +101,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pause ends the turn, if it has one.
+// pause ends the current turn, if any.
 func (s *steps) pause() {
 	if s.turn {
 		s.turn = false
@@ -106,7 +109,7 @@ func (s *steps) pause() {
 	}
 }
 
-// done ends the handshake.
+// done records the end of the handshake: later reads need no turn.
 func (s *steps) done() {
 	s.pause()
 	s.over = true

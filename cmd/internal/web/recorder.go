@@ -7,15 +7,16 @@ import (
 	"net/http"
 )
 
-// Recorder stores an answer that does not go over a connection. It implements http.ResponseWriter.
+// Recorder is an http.ResponseWriter that stores the response in memory. NewRecorder creates it. It is not safe for
+// concurrent use.
 type Recorder struct {
-	Code int // HTTP status
+	Code int // HTTP status; of several calls of WriteHeader the last one counts
 	Body bytes.Buffer
 
 	header http.Header
 }
 
-// NewRecorder returns an empty Recorder.
+// NewRecorder returns an empty Recorder with status 200.
 func NewRecorder() *Recorder { return &Recorder{Code: http.StatusOK, header: http.Header{}} }
 
 // Header implements http.ResponseWriter.
@@ -27,10 +28,11 @@ func (r *Recorder) WriteHeader(code int) { r.Code = code }
 // Write implements http.ResponseWriter.
 func (r *Recorder) Write(b []byte) (int, error) { return r.Body.Write(b) }
 
-// Local sends requests to a handler in this process, as requests of this machine.
+// Local is a transport that passes requests to a handler of this process, with a loopback RemoteAddr (SameMachine).
 type Local struct{ Handler http.Handler }
 
-// RoundTrip implements http.RoundTripper. It never fails.
+// RoundTrip returns the complete response of the handler, which it calls with a copy of r. It blocks until the handler
+// returns. The error is always nil.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RemoteAddr, in.RequestURI = "127.0.0.1:1", r.URL.RequestURI()

@@ -8,18 +8,20 @@ import (
 	"time"
 )
 
-// ErrBusy is returned if too many answers are being made or waited for. A later retry helps.
+// ErrBusy reports that a caller has too many unfinished answers. A later retry helps.
 var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
 
-// A tenant's turn rests for pauses times the duration of the answer, longestPause at most.
+// After an answer, its tenant waits for pauses times the duration of making it, at most longestPause.
 const (
 	pauses       = 9
 	longestPause = 10 * time.Second
 )
 
-// Turns limits the cost of making and keeping answers: the number of costly answers that are made at once, over all
-// callers; the number of answers of one caller that are made, waited for or not read yet; and the processor time of all
-// callers of one tenant, who are answered one after the other, with a pause after each answer. Safe for concurrent use.
+// Turns limits the cost of making and keeping answers. It is safe for concurrent use. There are three limits:
+//
+//   - the costly answers that are made concurrently, over all callers;
+//   - the answers of one caller that wait, are made, or are not read yet;
+//   - the processor time of one tenant: its answers are made one after the other, with a pause after each.
 type Turns struct {
 	costly    chan struct{} // a place for each costly answer that may be made at once
 	perCaller int
@@ -29,29 +31,33 @@ type Turns struct {
 	tenants map[string]*tenant
 }
 
-// tenant exists while an answer for one of its callers is made or waited for, and during the pause after one.
+// tenant is the state of one tenant while an answer for one of its callers waits or is made, and during the pause
+// after it.
 type tenant struct {
 	turn chan struct{} // capacity 1: occupied while an answer is made, and during the pause after it
-	held int           // answers that are made, wait, or rest
+	held int           // answers that wait, are made, or whose pause lasts
 }
 
-// NewTurns allows atOnce costly answers to be made at once, and perCaller answers of one caller.
+// NewTurns returns Turns for at most atOnce concurrent costly answers, and at most perCaller unfinished answers of one
+// caller. With atOnce 0 a costly answer waits until its context ends.
 func NewTurns(atOnce, perCaller int) *Turns {
 	return &Turns{costly: make(chan struct{}, atOnce), perCaller: perCaller, callers: map[string]int{}, tenants: map[string]*tenant{}}
 }
 
-// Question describes an answer's caller. Tenant is empty for a caller that shares no pace with others.
+// Question describes a request for an answer. The answers for one non-empty Tenant are made one at a time; an empty
+// Tenant sets no such limit. Costly answers count for atOnce of NewTurns.
 type Question struct {
 	Caller, Tenant string
 	Costly         bool
 }
 
-// Turn is the turn of one answer. Made is called when the answer is made: it passes the turn to the next, and the
-// answer still counts for its caller, who may read it slowly. Done ends the turn. Repeated calls of either do nothing.
+// Turn is the turn of one answer. The caller calls Made once the answer is made, which ends the turn, and Done once
+// the answer has been read. Until Done the answer counts for its caller. Done implies Made. Repeated calls do nothing.
 type Turn struct{ Made, Done func() }
 
-// Take waits for an answer's turn until ctx ends. The answers of a tenant are made in the order of arrival, and so are
-// costly answers over all callers. It returns ErrBusy, or the error of ctx.
+// Take waits for the turn of an answer until ctx ends. The turns of a tenant are granted in the order of arrival, and
+// so are those of costly answers. Errors: ErrBusy, without waiting, if the caller has perCaller unfinished answers; or
+// the wrapped error of ctx. With an error the Turn is zero.
 func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	if err := t.enter(q.Caller); err != nil {
 		return Turn{}, err
@@ -86,7 +92,8 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	})}, nil
 }
 
-// tenantsTurn waits for a tenant's turn; rest passes it to the next caller after a pause.
+// tenantsTurn waits for a tenant's turn. rest grants the turn to the next caller after a pause. The error wraps that
+// of ctx.
 func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
 	if name == "" {
 		return func(time.Duration) {}, nil

@@ -1,8 +1,9 @@
-// Package web is the common part of our commands' HTTP servers: their limits, the check for callers on this machine,
-// the defence against requests that a page of another site makes a browser send, and the cost of answers.
+// Package web is the common part of the commands' HTTP servers. It limits connections and requests (Serve) and the
+// cost of answers (Turns), recognises callers on this machine (SameMachine), and refuses requests that a page of
+// another site makes a browser send (Guard).
 //
-// Owns: the connections that it accepted.  Reads: heads of requests.  Never: knows the content of a page; decides who
-// may read it.
+// Owns: the connections that it accepted. Reads: heads of requests. Never: interprets the content of a page; decides
+// which callers may read it.
 package web
 
 import (
@@ -18,24 +19,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Limits of one server. A field that is zero has its default.
+// Limits are the limits of one server. Each comment ends with the default, which a zero field stands for.
 type Limits struct {
-	// HeaderBytes is the maximum size of the head of a request, beside the 4 KiB that net/http adds: 16 KiB. A token
+	// HeaderBytes is the maximum size of the head of a request, without the 4 KiB that net/http adds: 16 KiB. A token
 	// has 8 KiB at most (attest.TokensConfig.MaxBytes).
 	HeaderBytes int
-	Header      time.Duration // until the head of a request was read: 5 s
-	Request     time.Duration // until the whole request was read: 10 s
+	Header      time.Duration // for reading the head of a request: 5 s
+	Request     time.Duration // for reading the whole request: 10 s
 	Answer      time.Duration // from the request's head to the end of the answer, including the seconds of a profile: 2 min
 	Idle        time.Duration // between two requests on one connection: 1 min
 	Connections int           // open at once: 256
 	PerSource   int           // open at once from one IPv4 address or one IPv6 /64: 64
 	Body        int64         // bytes that are read of a request's body: 64 KiB
-	// Leave is the time before the server ends in which each connection is closed with its next answer. A client that
-	// sends many requests on one connection so moves to another server, and no request meets a connection that is just
-	// being closed. 0: none.
+	// Leave is the time between the end of Serve's context and the end of the server. During this time each connection
+	// is closed with its next response. A client that sends many requests on one connection thus moves to another
+	// server, and no request meets a connection that is just being closed. Default: 0.
 	Leave time.Duration
 }
 
+// fill sets the defaults.
 func (l *Limits) fill() {
 	defaults := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
 		Connections: 256, PerSource: 64, Body: 64 << 10}
@@ -49,9 +51,10 @@ func (l *Limits) fill() {
 	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
-// Serve answers on a listener until the context ends and Limits.Leave has passed, then lets requests finish for a
-// second. If there are more connections than the limits allow, it closes the oldest one of the source with the most, so
-// that new callers are accepted, and logs that to clients, which may be nil. It returns the listener's error.
+// Serve answers requests on a listener until ctx ends and Limits.Leave has passed; then requests may finish for one
+// more second. Serve blocks during this time, closes the listener and returns nil. If the listener fails first, Serve
+// returns its error. Above the limits of connections, it closes the oldest connection of the source with the most, and
+// logs this to clients; nil: no log.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
 	var leaving atomic.Bool
@@ -78,8 +81,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, c
 	return nil
 }
 
-// closing makes connections close with their next answer once the server leaves (RFC 9112, section 9.6; over HTTP/2 it
-// is a GOAWAY).
+// closing makes h close each connection with its next response while leaving is true (RFC 9112, section 9.6; over
+// HTTP/2 a GOAWAY).
 func closing(h http.Handler, leaving *atomic.Bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leaving.Load() {

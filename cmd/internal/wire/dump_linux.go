@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undumpable keeps other processes of the same user from reading the memory of this one, and the kernel from writing it
-// to a file when the process dies, because it has private keys (prctl(2), PR_SET_DUMPABLE). Its children (the agent's
-// Envoy, which has the workload's key) are dumpable again from their exec on, but inherit the limit of core dumps.
+// undumpable protects the private keys in this process's memory. Other processes of the same user cannot read the
+// memory, and the kernel writes no core dump (prctl(2), PR_SET_DUMPABLE). Children, such as the agent's Envoy with the
+// workload's key, are dumpable again after exec, but inherit the limit of core dumps.
 func undumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("keep memory from dumps: %w", err)
@@ -26,7 +26,7 @@ func undumpable() error {
 	return nil
 }
 
-// coreLimit is the maximum size of a core dump in bytes. One byte is too few for any file, and is the only value for
-// which the kernel starts no program named in core_pattern either (fs/coredump.c: "RLIMIT_CORE of 1 here as a special
-// value"); for zero it does.
+// coreLimit is the maximum size of a core dump in bytes. One byte is too few for any core file. It is also the only
+// value at which the kernel does not start the program in core_pattern; at zero it does (fs/coredump.c: "RLIMIT_CORE
+// of 1 here as a special value").
 const coreLimit = 1

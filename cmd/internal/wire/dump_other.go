@@ -2,5 +2,5 @@
 
 package wire
 
-// undumpable does nothing: servers run on Linux.
+// undumpable does nothing outside of Linux.
 func undumpable() error { return nil }

@@ -10,13 +10,13 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// headroom is the fraction of the container's memory that Go may use; the rest is for memory that Go does not count
-// (page tables, thread stacks, the embedded etcd's mapped file).
+// headroom is the fraction of the container's memory that Go may use. The rest is for memory that Go does not count
+// (page tables, thread stacks, the mapped file of the embedded etcd).
 const headroom = 0.9
 
-// LimitMemory sets Go's memory limit from the container's (cgroup v1 or v2), so that the collector works harder before
-// the kernel kills the process. GOMEMLIMIT and AUTOMEMLIMIT=off take precedence. It returns the limit that it has set,
-// in bytes; 0 if it has set no limit.
+// LimitMemory sets Go's memory limit to 0.9 of the container's (cgroup v1 or v2). The garbage collector then works
+// harder before the kernel kills the process. It returns the limit in bytes; 0 if it has set none: outside of a
+// container, without a limit, or with GOMEMLIMIT or AUTOMEMLIMIT=off, which take precedence. Failures are logged.
 func LimitMemory(log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(headroom), memlimit.WithProvider(memlimit.FromCgroup))
 	switch {
@@ -34,8 +34,8 @@ func LimitMemory(log *slog.Logger) int64 {
 	return limit
 }
 
-// TuneCollector sets the garbage that may accumulate beside live memory, in percent of live memory. GOGC takes
-// precedence.
+// TuneCollector sets the target of the garbage collector as GOGC does: garbage in percent of live memory. It does
+// nothing if GOGC is set.
 func TuneCollector(percent int) {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(percent)

@@ -1,4 +1,5 @@
-// Package wire starts each of our commands: signals, the log, flags that the environment may set.
+// Package wire has the common parts of the start of each command: signals, loggers, memory limits, and flags that the
+// environment may set.
 //
 // Owns: nothing. Reads: the environment, signals. Never: depends on the command.
 package wire
@@ -20,13 +21,14 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// dumpableEnv allows processes of the same user (profilers, debuggers) to read the memory of this one. It also allows
-// the kernel to write core dumps, up to this process's own limit.
+// dumpableEnv is the variable that, with the value true, omits the protection of this process's memory (undumpable).
+// Profilers and debuggers of the same user may then read the memory, and the kernel may write core dumps.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
-// Main runs cmd under a context that SIGINT and SIGTERM end; the second of these signals kills the process at once. It
-// prints the command's error once and exits: 0 for success, 1 for failure, or the ExitCode of the error. Unless
-// NAVARCH_DUMPABLE=true, it keeps other processes from reading its memory, and its children's memory from core dumps.
+// Main runs cmd and exits the process. SIGINT and SIGTERM end the command's context; a second such signal kills the
+// process at once. Main prints the command's error to standard error. The exit code is 0 for success, the result of
+// the error's method ExitCode if it has one, and otherwise 1. Unless NAVARCH_DUMPABLE=true, other processes cannot
+// read the process's memory, and neither it nor its children write core dumps.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -48,8 +50,9 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// Logger returns a logger that writes records of level (obs.Level) and above to w, as text or json. It warns about
-// parts of the level that have no effect. The error names a level or format that does not exist.
+// Logger returns a logger that writes records of level and above to w, in the format "text" or "json". level has the
+// form of obs.Level; scopes in it other than default are reported by a warning. The error names a level or format that
+// does not exist.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -69,8 +72,9 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return log, nil
 }
 
-// ScopedLogger returns a logger that writes text to w, and the levels of its scopes, which may change while the process
-// runs. It warns about scopes that do not exist. The error names a level that does not exist.
+// ScopedLogger returns a logger that writes text to w, and the levels of its scopes, which may change later. level has
+// the form of obs.NewLevels; unknown scopes in it are reported by a warning. The error names a level that does not
+// exist.
 func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
 	levels, unknown, err := obs.NewLevels(level)
 	if err != nil {
@@ -87,8 +91,9 @@ func warnUnknown(log *slog.Logger, message string, scopes []string) {
 	}
 }
 
-// FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.
-// An empty variable counts as unset. The error names every variable whose value its flag refuses.
+// FromEnv sets flags from the environment if the command line did not set them. names maps each flag to its variable.
+// Blanks around values are removed, and an empty variable counts as unset. The error joins the errors of all variables
+// whose flag does not exist or refuses the value; the other flags are set.
 func FromEnv(flags *pflag.FlagSet, getenv func(string) string, names map[string]string) error {
 	var errs []error
 	for flag, name := range names {

@@ -8,11 +8,11 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The bounds of the cache, which uses 512 KiB at most.
+// The bounds of the cache. Its answers use 512 KiB at most.
 const (
 	maxCached     = 256              // answers
 	maxCachedSize = 2048             // bytes of one answer
-	maxCachedFor  = 30 * time.Second // the longest time in the cache, whatever the TTL: changes elsewhere are noticed soon
+	maxCachedFor  = 30 * time.Second // upper limit of the time in the cache, so that changed records are noticed soon
 )
 
 // cache contains recent answers of DNS servers. Any goroutine may use it.
@@ -40,8 +40,8 @@ func newCache() *cache {
 	return &cache{answers: answers, now: time.Now}
 }
 
-// keyOf returns the cache key of a query. false: the answer must not be stored, because a query with EDNS options may
-// be answered for this client alone.
+// keyOf returns the cache key of a query, which has one question. It returns false for a query with EDNS options: its
+// answer may be valid for this client only (for example, by client subnet) and must not be stored.
 func keyOf(query *dns.Msg) (key, bool) {
 	q := query.Question[0]
 	k := key{name: strings.ToLower(q.Name), kind: q.Qtype, class: q.Qclass, cd: query.CheckingDisabled, rd: query.RecursionDesired}
@@ -52,7 +52,8 @@ func keyOf(query *dns.Msg) (key, bool) {
 	return k, true
 }
 
-// get returns the stored answer to a query, with its TTLs reduced by its age; nil without a stored answer.
+// get returns a copy of the stored answer, with the ID and question of query and TTLs reduced by the answer's age. It
+// returns nil if no answer is stored or the stored answer has expired.
 func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 	found, is := c.answers.Get(k)
 	if !is {
@@ -79,7 +80,8 @@ func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// put stores an answer for its lifetime, if that is above zero and the answer is small enough.
+// put stores an answer for its lifetime, limited to maxCachedFor. An answer with lifetime zero, or above maxCachedSize,
+// is not stored.
 func (c *cache) put(k key, reply *dns.Msg) {
 	lasts := min(lifetime(reply), maxCachedFor)
 	if lasts <= 0 || reply.Len() > maxCachedSize {
@@ -91,9 +93,9 @@ func (c *cache) put(k key, reply *dns.Msg) {
 	}
 }
 
-// lifetime returns how long an answer may be stored: the least TTL of its records. An empty or NXDOMAIN answer is
-// stored for the time in its SOA record (RFC 2308 section 5). Zero means that it must not be stored: it is truncated,
-// has another response code, or is negative without an SOA record.
+// lifetime returns the time for which an answer may be stored. For a positive answer this is the least TTL of its
+// records. For an empty or NXDOMAIN answer it is also limited by the SOA record (RFC 2308 section 5). Zero means that
+// the answer must not be stored: it is truncated, has another response code, or is negative without an SOA record.
 func lifetime(reply *dns.Msg) time.Duration {
 	if reply.Truncated || reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
 		return 0

@@ -15,7 +15,7 @@ import (
 const (
 	serverPatience = 2 * time.Second // time limit of one server
 	maxServers     = 4               // servers that one query is sent to at most
-	maxReplySize   = 4096            // bytes of an answer over UDP, if the query states no size
+	maxReplySize   = 4096            // bytes of an answer over UDP, if the query has no EDNS buffer size
 )
 
 // forwarder sends queries to the DNS servers of the Pod and caches their answers.
@@ -27,7 +27,7 @@ type forwarder struct {
 	ask func(query *dns.Msg, server string, stream bool) (*dns.Msg, error)
 
 	mu  sync.Mutex
-	own map[netip.AddrPort]int // sockets that queries are being sent from, with the number of queries
+	own map[netip.AddrPort]int // pending queries by the local address of their socket
 }
 
 func newForwarder(servers []string) *forwarder {
@@ -37,8 +37,8 @@ func newForwarder(servers []string) *forwarder {
 	return f
 }
 
-// sent reports whether a query came from one of the forwarder's own sockets, that is, whether it was redirected to the
-// agent.
+// sent reports whether from is the address of one of the forwarder's own sockets. A query from such an address shows
+// that redirection sends the agent's own queries back to the agent.
 func (f *forwarder) sent(from net.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,14 +47,14 @@ func (f *forwarder) sent(from net.Addr) bool {
 
 // addrPort returns the address and port of a; the zero AddrPort if a has no IP address.
 func addrPort(a net.Addr) netip.AddrPort {
-	at, _ := netip.ParseAddrPort(a.String()) // the zero value is never a socket of ours
+	at, _ := netip.ParseAddrPort(a.String()) // after an error the zero value, which own never contains
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// exchange sends the query to one server after the other, until one answers with another code than SERVFAIL and
-// REFUSED. It returns that answer, or one from the cache. Servers that recently timed out come last. Every restFor one
-// query is also sent to such a server in the background; once it answers, the order of resolv.conf applies again. An
-// error lists what each server failed with, or states that no server is known.
+// exchange returns the answer to a query from the cache, or else from the Pod's DNS servers (stream: over TCP). It
+// tries one server after the other, until a server answers with a code other than SERVFAIL and REFUSED. Servers that
+// recently timed out come last. Once in restFor, a query is also sent to such a server in the background, to find out
+// whether it answers again. The error joins the errors of all servers, or states that no server is known.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -87,8 +87,8 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try sends the query to one server and records whether it timed out. Other errors arrive at once and are not recorded:
-// that server stays in its place in the order.
+// try sends the query to one server and records whether the server timed out. After any other outcome, also another
+// error, the server has its place of resolv.conf in the order: such errors cost no time.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error
@@ -96,9 +96,10 @@ func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, e
 	return reply, err
 }
 
-// askOne sends the query to one server, from a socket and under an ID of its own, so that the query of the application
-// does not help to forge an answer. Messages with another ID are ignored. Errors: no connection, no answer within
-// serverPatience, or an answer to another question.
+// askOne sends the query to one server and returns the answer, with the ID of query. It uses a fresh socket and a
+// random ID, so that an application that knows its own query's port and ID cannot forge the answer. Over UDP, messages
+// with another ID are ignored. Errors: no connection, no answer within serverPatience, or an answer to another
+// question.
 func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	network := "udp"
 	if stream {
@@ -126,7 +127,7 @@ func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg
 	return reply, nil
 }
 
-// answers reports whether reply is a response to the question in query. The case of names does not matter.
+// answers reports whether reply repeats the question of query. The case of names does not matter.
 func answers(reply, query *dns.Msg) bool {
 	if len(reply.Question) != 1 {
 		return false
@@ -135,7 +136,7 @@ func answers(reply, query *dns.Msg) bool {
 	return strings.EqualFold(a.Name, b.Name) && a.Qtype == b.Qtype && a.Qclass == b.Qclass
 }
 
-// note adds by to the number of queries that are being sent from a socket.
+// note adds by to the number of pending queries of a socket.
 func (f *forwarder) note(from netip.AddrPort, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// restFor is the time for which a server that timed out comes after the others, until it is tried again.
+// restFor is the time after a server's timeout until a query tests whether the server answers again.
 const restFor = 10 * time.Second
 
-// resting records the servers that timed out. Others are tried first, because a query to a dead server costs
+// resting records the servers that timed out. The other servers are tried first, because a query to a dead server costs
 // serverPatience.
 type resting struct {
 	mu    sync.Mutex           // a leaf lock: guards until
-	until map[asking]time.Time // when the server is tried again
+	until map[asking]time.Time // servers that timed out, with the time of their next test
 }
 
 // asking is a server and a transport: a server may be unreachable over TCP and answer over UDP.
@@ -21,9 +21,10 @@ type asking struct {
 	stream bool
 }
 
-// order returns the servers in the order in which they are tried: that of servers, but those that timed out come last.
-// due lists the servers that timed out and are tried again now, in the background. A server is due once in restFor, and
-// only while another server is tried first.
+// order returns the servers in the order in which they are tried: first those without a recorded timeout, then the
+// rest. Within both groups the order of servers is kept. due lists the servers with a recorded timeout that the caller
+// tests with this query in the background. Each server is due once in restFor. Without a server in the first group, due
+// is empty, because the caller's query then tests all servers anyway.
 func (r *resting) order(servers []string, stream bool, now time.Time) (order, due []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +46,8 @@ func (r *resting) order(servers []string, stream bool, now time.Time) (order, du
 	return append(order, last...), due
 }
 
-// asked records whether a server timed out (late) or answered.
+// asked records the outcome of a query to a server. late: the server timed out. Otherwise its recorded timeout is
+// deleted.
 func (r *resting) asked(server string, stream, late bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

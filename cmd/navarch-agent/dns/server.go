@@ -21,24 +21,25 @@ import (
 
 // The bounds of the work that the clients of a Pod can cause at once.
 const (
-	maxQueries     = 256             // queries that wait for an answer; further ones are dropped, and clients retry
-	maxConnections = 64              // TCP connections; further ones wait
+	maxQueries     = 256             // concurrent queries; further queries get no response, and clients retry
+	maxConnections = 64              // TCP connections; further ones wait until one is closed
 	idle           = 5 * time.Second // time after which an idle connection is closed
 	maxQuerySize   = 1232            // bytes of a query over UDP
-	// seconds, of names of the mesh, as with stock agents: clients query a changed address again soon
+	// TTL of mesh names in seconds, as in Istio's agents: clients notice a changed address soon
 	ttl = 30
 )
 
-// Config contains the settings of a Server.
+// Config contains the settings of a Server. The server keeps the slices, which must not change.
 type Config struct {
-	Listen  []string // host:port; each for UDP and TCP
-	Servers []string // host:port of the Pod's DNS servers, in the order in which they are tried
+	Listen []string // host:port; each for UDP and TCP
+	// Servers are the host:port of the Pod's DNS servers, in the order in which they are tried. Only the first four are
+	// used. Empty: queries for names outside of the mesh fail (SERVFAIL).
+	Servers []string
 	Place   Place
-	// Log limits the rate of warnings that clients can cause.
-	Log *obs.Sampled
+	Log     *obs.Sampled // for warnings that clients can cause, at a limited rate; must not be nil
 }
 
-// Server answers DNS queries of one Pod. Make it with New.
+// Server answers DNS queries of one Pod. Use it in this order: New, Listen, Run. Take may be called at any time.
 type Server struct {
 	cfg     Config
 	table   atomic.Pointer[Table]
@@ -47,13 +48,14 @@ type Server struct {
 	servers []*dns.Server
 }
 
-// New returns a server without a name table; it opens no sockets.
+// New returns a server without a name table. It opens no sockets.
 func New(cfg Config) *Server {
 	return &Server{cfg: cfg, forward: newForwarder(cfg.Servers), slots: make(chan struct{}, maxQueries)}
 }
 
-// Listen binds all sockets; it precedes Run. A loopback address of a family that this machine does not have is skipped
-// if another address can be bound. The error names the address that cannot be bound.
+// Listen binds all sockets and must be called once, before Run. An address that this machine does not have, for example
+// ::1 without IPv6, is skipped. Errors: an address cannot be bound for another reason, for example because the port is
+// in use, or all addresses were skipped. After an error no socket is open.
 func (s *Server) Listen() error {
 	for _, address := range s.cfg.Listen {
 		if err := s.bind(address); errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -99,7 +101,7 @@ func (s *Server) close() {
 	}
 }
 
-// Addresses returns the addresses that the server listens on over UDP, as host:port.
+// Addresses returns the host:port of the server's UDP sockets; TCP uses the same. Before Listen it returns nil.
 func (s *Server) Addresses() (out []string) {
 	for _, server := range s.servers {
 		if server.PacketConn != nil {
@@ -109,14 +111,16 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Take replaces the name table. Any goroutine may call it.
+// Take replaces the name table by names, which must not change afterwards. Empty names make a table without entries. Of
+// two names with the same host the later one applies. Take is safe for concurrent use, also with Run.
 func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
-// Ready reports whether the name table has arrived. Until then every query fails: a name of the mesh must not be
-// resolved by the Pod's DNS servers.
+// Ready reports whether Take was called. Until then every query gets SERVFAIL: mesh names must not be resolved by the
+// Pod's DNS servers.
 func (s *Server) Ready() bool { return s.table.Load() != nil }
 
-// Run serves until ctx ends. The error is that of the first socket that fails.
+// Run answers queries until ctx ends, then closes all sockets and returns nil. If a socket fails earlier, Run closes
+// the others and returns the error of the first.
 func (s *Server) Run(ctx context.Context) error {
 	var tasks []loop.Task
 	for _, server := range s.servers {
@@ -138,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return loop.Run(ctx, tasks...)
 }
 
-// answer writes the response to one query. Its message has exactly one question (dns.DefaultMsgAcceptFunc).
+// answer writes the response to one query. query has exactly one question, as dns.DefaultMsgAcceptFunc enforces.
 func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	select {
 	case s.slots <- struct{}{}:
@@ -160,8 +164,8 @@ func (s *Server) answer(w dns.ResponseWriter, query *dns.Msg) {
 	_ = w.WriteMsg(reply) // fails if the client is gone
 }
 
-// reply returns the response to a query: from the name table, else from the Pod's servers. It is SERVFAIL without a
-// name table, without an answer, and for a query of the agent itself.
+// reply returns the response to a query: from the name table, else from the Pod's servers. The response is SERVFAIL
+// without a name table, if no server answers, and for a query that the agent itself sent.
 func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 	table := s.table.Load()
 	if table == nil {
@@ -186,8 +190,8 @@ func (s *Server) reply(from net.Addr, query *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// inMesh returns the response for a name of the mesh. Without addresses of the queried family it is empty and not
-// NXDOMAIN, after which clients would not query the other family.
+// inMesh returns the response for a mesh name. Without addresses of the queried family the response is empty, with code
+// NOERROR: after NXDOMAIN, clients would not query the other family. alias: see Table.Lookup.
 func inMesh(query *dns.Msg, alias string, addresses []netip.Addr) *dns.Msg {
 	q := query.Question[0]
 	reply := new(dns.Msg)

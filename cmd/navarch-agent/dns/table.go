@@ -1,11 +1,12 @@
-// Package dns answers DNS queries of an agent's Pod. Names of the mesh are resolved by the name table of the control
-// plane, all others by the DNS servers of the Pod.
+// Package dns answers DNS queries of an agent's Pod. Mesh names (hosts of Services and ServiceEntries) are resolved by
+// the name table of the control plane, all other names by the DNS servers of the Pod.
 //
 // Owns: its sockets, the newest name table, a small cache of answers. Reads: nothing. Never: connects to the control
 // plane or to Envoy, reads resolv.conf.
 //
 // Redirection (deploy/redirect) sends the application's queries for the servers of its resolv.conf to this server. The
-// agent's own queries are exempt from redirection. If they are not, they arrive here, and the server detects the loop.
+// agent's own queries should be exempt from redirection. If they are redirected too, the server detects the loop and
+// answers SERVFAIL.
 package dns
 
 import (
@@ -16,22 +17,23 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// Place is the namespace and DNS domains of the Pod, by which incomplete names are resolved.
+// Place contains the namespace and DNS domains of the Pod, by which incomplete names are resolved. All are in lower
+// case and have no dot at either end.
 type Place struct {
 	Namespace string
-	Domain    string // of Services, for example svc.cluster.local
-	// Search is the first search domain of resolv.conf; empty without one. The application's resolver appends it to a
-	// name, and queries the result first.
+	Domain    string // domain of Services, for example svc.cluster.local
+	// Search is the first search domain of resolv.conf; empty: resolv.conf has no search domain. The application's
+	// resolver appends it to a name and queries the result first.
 	Search string
 }
 
-// Table contains the names of the mesh. It is immutable.
+// Table contains the mesh names with their addresses. It is immutable.
 type Table struct {
 	place Place
 	names map[string]agentapi.Name // by host
 }
 
-// newTable returns a table of names; of two entries for one host the later wins.
+// newTable returns a table of names. Of two entries for one host the later one applies.
 func newTable(names []agentapi.Name, place Place) *Table {
 	t := &Table{place: place, names: make(map[string]agentapi.Name, len(names))}
 	for _, n := range names {
@@ -40,12 +42,15 @@ func newTable(names []agentapi.Name, place Place) *Table {
 	return t
 }
 
-// Len returns the number of names.
+// Len returns the number of hosts in the table.
 func (t *Table) Len() int { return len(t.names) }
 
-// Lookup resolves a name, which is in lower case and has no dot at the end, to the addresses of one family (IPv6 if
-// v6). found is true for a name of the mesh, even without addresses of that family. alias, if not empty, is the name
-// without the search domain, which the answer refers to by a CNAME. The rules are those of stock agents (istio:
+// Lookup resolves a host name to its IPv4 addresses, or with v6 to its IPv6 addresses. The name must be in lower case,
+// without a dot at the end. found is true for every mesh name, even if it has no address of that family. The caller
+// owns addresses, which are in random order.
+//
+// A name that ends with Place.Search is also resolved without that suffix. alias then is the name without the suffix:
+// the response contains a CNAME to alias. Otherwise alias is empty. The rules are those of Istio's agents (istio:
 // pkg/dns/client).
 func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Addr, found bool) {
 	n, found := t.exact(name)
@@ -69,13 +74,13 @@ func (t *Table) Lookup(name string, v6 bool) (alias string, addresses []netip.Ad
 			addresses = append(addresses, a)
 		}
 	}
-	// in random order, as in kube-dns, so that clients spread over the addresses
+	// random order, as in kube-dns, so that clients spread over the addresses
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	return alias, addresses, true
 }
 
-// exact returns the entry of a full host name. Services and Pods of the cluster are also found by shorter names: NAME
-// in the own namespace, NAME.NAMESPACE and NAME.NAMESPACE.svc.
+// exact returns the entry of a host, without wildcards. Kubernetes Services, and Pods of headless Services, are also
+// found by shorter names: NAME in the Pod's own namespace, NAME.NAMESPACE and NAME.NAMESPACE.svc.
 func (t *Table) exact(name string) (agentapi.Name, bool) {
 	if n, found := t.names[name]; found {
 		return n, true

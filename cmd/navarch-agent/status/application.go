@@ -17,29 +17,30 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Application runs the readiness probe of an application periodically. The probe is readinessProbe of the proxy's
-// configuration. On a machine this is the probe of the machine's WorkloadGroup
+// Application runs the readiness probe of an application periodically. The probe is the field readinessProbe of Istio's
+// ProxyConfig. On a virtual machine its source is the machine's WorkloadGroup
 // (https://istio.io/latest/docs/reference/config/networking/workload-group/#ReadinessProbe).
 type Application struct {
 	probe *networkingv1.ReadinessProbe
 	check func(context.Context) error
 }
 
-// Defaults of a ReadinessProbe's fields that are zero, by its documentation.
+// The documented defaults of ReadinessProbe's fields, for fields that are zero.
 const (
 	defaultPeriod   = 10 * time.Second
 	defaultFailures = 3
 )
 
-// maxSaid is the limit, in bytes, of the stored output of a command and of a reported reason.
+// maxSaid is the maximum number of stored bytes of a command's output, and of a reported reason.
 const maxSaid = 512
 
-// NewApplication returns an Application for a probe. proxy returns the reason why the proxy in front of the application
-// cannot serve traffic, or nil. While proxy returns a reason, the application counts as unhealthy and is not probed.
-// The error names the part of the probe that is missing or invalid.
+// NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. proxy must
+// return nil when the proxy in front of the application can serve traffic, else the reason. While proxy returns a
+// reason, the application counts as unhealthy and is not probed. Errors: the probe has no method, a port or scheme is
+// invalid, or a command is empty.
 func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Context) error) (*Application, error) {
 	p := newProber("localhost")
-	p.dialer = &net.Dialer{} // traffic of the agent is not redirected
+	p.dialer = &net.Dialer{} // no special source address: redirection exempts the agent's connections
 	ask, err := p.readiness(probe)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,8 @@ func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Conte
 	}}, nil
 }
 
-// readiness returns a function that runs the probe once. The host is localhost unless the probe names one.
+// readiness returns a function that runs the probe once. HTTP and TCP probes without a host, and all gRPC probes, go to
+// localhost.
 func (p *prober) readiness(probe *networkingv1.ReadinessProbe) (func(context.Context) error, error) {
 	switch m := probe.GetHealthCheckMethod().(type) {
 	case *networkingv1.ReadinessProbe_HttpGet:
@@ -84,7 +86,7 @@ func (p *prober) readiness(probe *networkingv1.ReadinessProbe) (func(context.Con
 	return nil, errors.New("the probe needs one of httpGet, tcpSocket, exec and grpc")
 }
 
-// at returns host:port. The error reports that port is not from 1 to 65535.
+// at returns host:port; an empty host becomes localhost. The error reports that port is not from 1 to 65535.
 func at(host string, port uint32) (string, error) {
 	if port == 0 || port > 65535 {
 		return "", fmt.Errorf("port %d: want a number from 1 to 65535", port)
@@ -92,7 +94,7 @@ func at(host string, port uint32) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))), nil
 }
 
-// answers runs an HTTP probe: a status from 200 to 399 is healthy.
+// answers runs an HTTP probe. It returns nil for a status from 200 to 399.
 func (p *prober) answers(ctx context.Context, h *networkingv1.HTTPHealthCheckConfig, at string) error {
 	address := strings.ToLower(cmp.Or(h.GetScheme(), "http")) + "://" + at + "/" + strings.TrimPrefix(h.GetPath(), "/")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -115,7 +117,8 @@ func (p *prober) answers(ctx context.Context, h *networkingv1.HTTPHealthCheckCon
 	return nil
 }
 
-// succeeds runs a command: exit code 0 is healthy. The command and its child processes are killed when ctx ends.
+// succeeds runs a command and returns nil for exit code 0. The error contains the beginning of the command's output.
+// When ctx ends, the command's process group is killed.
 func succeeds(ctx context.Context, command []string) error {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	said := &beginning{}
@@ -132,15 +135,16 @@ func succeeds(ctx context.Context, command []string) error {
 // beginning stores the first maxSaid bytes of a command's output.
 type beginning struct{ text bytes.Buffer }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It discards the bytes beyond maxSaid, and never fails.
 func (b *beginning) Write(p []byte) (int, error) {
 	b.text.Write(p[:min(len(p), maxSaid-b.text.Len())])
 	return len(p), nil
 }
 
-// Run probes the application until ctx ends, and returns the error of ctx. It calls report with nil when the
-// application becomes healthy, and with the reason when the application becomes unhealthy. The first call comes once a
-// threshold of the probe is reached.
+// Run probes the application until ctx ends, and returns ctx.Err(). It calls report with nil when the application
+// becomes healthy, and with the reason, of 512 bytes at most, when the application becomes unhealthy. Changes count
+// only once the probe's success or failure threshold is reached; this also holds for the first call. Run waits for
+// report to return before the next probe.
 func (a *Application) Run(ctx context.Context, report func(wrong error)) error {
 	if err := pause(ctx, time.Duration(a.probe.GetInitialDelaySeconds())*time.Second); err != nil {
 		return err

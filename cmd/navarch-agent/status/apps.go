@@ -10,8 +10,8 @@ import (
 // maxAppPage is the limit in bytes of each page of an application with several targets, as with stock agents.
 const maxAppPage = 10 << 20
 
-// startApps requests the pages of all targets at once. With several targets it requests plain text: such pages can be
-// concatenated, whatever wrote them.
+// startApps requests the metrics pages of all targets at once. With several targets it requests plain text only,
+// because two pages of OpenMetrics cannot be concatenated.
 func (s *Server) startApps(start func(url, formats string) chan page, formats string) (all []chan page) {
 	if len(s.cfg.Apps) > 1 {
 		formats = plainText
@@ -22,8 +22,9 @@ func (s *Server) startApps(start func(url, formats string) chan page, formats st
 	return all
 }
 
-// awaitApps waits until all targets have begun to answer. kind is the content type of the merged pages: OpenMetrics if
-// all answers have that type; empty means plain text, and then each OpenMetrics page gets an error.
+// awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages: an
+// OpenMetrics type if all answers have such a type, else empty for plain text. With plain text, each OpenMetrics page
+// gets an error.
 func awaitApps(apps []chan page) (all []page, kind string) {
 	open, plain := "", false
 	for _, ch := range apps {

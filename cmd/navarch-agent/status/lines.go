@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxPage = 64 << 20 // bytes of one source
-	maxLine = 64 << 10
+	maxPage = 64 << 20 // bytes of one page
+	maxLine = 64 << 10 // bytes of one line, with its newline
 )
 
 var (
@@ -20,9 +20,9 @@ var (
 	buffers = sync.Pool{New: func() any { b := make([]byte, maxLine); return &b }}
 )
 
-// copyLines copies whole lines from src to dst, so that a page that breaks off ends between two lines. With open set,
-// the line "# EOF" ends src and is left out. Errors: a page over limit bytes, a line over maxLine bytes, a failed read,
-// or errWrite.
+// copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A missing
+// newline at the end of src is added. With open (OpenMetrics), copying stops before the line "# EOF". Errors: a page
+// over limit bytes, a line over maxLine bytes, a failed read, or a failed write, which wraps errWrite.
 func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

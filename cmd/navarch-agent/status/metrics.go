@@ -29,7 +29,7 @@ const (
 	maxBudget     = time.Minute
 )
 
-// counts are metrics about the merged page.
+// counts are the agent's own metrics about requests for the merged page.
 type counts struct {
 	scrapes  prometheus.Counter
 	failures *prometheus.CounterVec
@@ -52,8 +52,8 @@ func (c counts) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.scrapes, c.failures}
 }
 
-// newFetcher returns an HTTP client without proxy and compression. It follows a redirect only to the host of the first
-// request.
+// newFetcher returns an HTTP client without proxy and compression. It follows a redirect only within the scheme and
+// host:port of the first request. Any other redirect is returned as the response.
 func newFetcher() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
@@ -66,18 +66,18 @@ func newFetcher() *http.Client {
 	}
 }
 
-// page is the response of one source.
+// page is the response of one source: Envoy or one target of the application.
 type page struct {
 	body   io.ReadCloser
 	cancel context.CancelFunc // stops reading the body
 	open   bool               // the format is OpenMetrics
-	kind   string
-	err    error
+	kind   string             // content type of an OpenMetrics page; empty for plain text
+	err    error              // the page cannot be merged
 }
 
-// metrics writes the agent's page, then Envoy's, then the application's, each as it arrives. A source that fails is
-// left out and counted, and the others are still written. The application's page is last and decides the format, as
-// with stock agents.
+// metrics writes the agent's metrics, then Envoy's page, then the application's pages, without buffering whole pages. A
+// source that fails is counted and left out, or cut off after a whole line; the other sources are still written. The
+// application's pages come last and determine the format, as in Istio's agents.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	all := budget(r.Header.Get(timeoutHeader))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(all))
@@ -118,7 +118,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// countFailure counts the failure of a source, if err is one, and reports whether the scraper is still connected.
+// countFailure counts a failure of source unless err is nil. It returns false if err wraps errWrite: the scraper has
+// disconnected.
 func (s *Server) countFailure(source string, err error) bool {
 	if err == nil {
 		return true
@@ -128,8 +129,8 @@ func (s *Server) countFailure(source string, err error) bool {
 	return !errors.Is(err, errWrite)
 }
 
-// copyEnvoy writes Envoy's page to w, with the names and labels of Istio for request metrics. Errors: the page cannot
-// be read or w not written.
+// copyEnvoy writes Envoy's page to w, with Istio's names and labels for request metrics. Errors: the page cannot be
+// read, or w cannot be written (errWrite).
 func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	spelled := istiometrics.NewPage(w, s.cfg.Workload)
 	err := envoy.copyTo(spelled, maxPage)
@@ -142,7 +143,8 @@ func (s *Server) copyEnvoy(envoy page, w io.Writer) error {
 	return err
 }
 
-// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, or w cannot be written.
+// writeOwn writes the agent's metrics in plain text. Errors: a metric cannot be collected, in which case the others are
+// still written, or w cannot be written (errWrite).
 func (s *Server) writeOwn(w io.Writer) error {
 	families, err := s.registry.Gather()
 	for _, f := range families {
@@ -153,8 +155,9 @@ func (s *Server) writeOwn(w io.Writer) error {
 	return err
 }
 
-// fetch requests a page from one source in one of the formats (header Accept). The response must begin within first.
-// The error is in page.err: no response, a status other than 200, or a type that cannot be merged.
+// fetch requests a page from one source. formats is the value of the request's Accept header. The response must begin
+// within first; its body may be read until ctx ends. page.err is set if there is no response, a status other than 200,
+// a compressed body, or a content type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
@@ -195,7 +198,7 @@ func (s *Server) fetch(ctx context.Context, url, formats string, from http.Heade
 	return p
 }
 
-// copyTo writes the page to w, up to limit bytes, in whole lines.
+// copyTo writes the page to w in whole lines. The errors are page.err and those of copyLines.
 func (p page) copyTo(w io.Writer, limit int64) error {
 	if p.err != nil || p.body == nil {
 		return p.err
@@ -219,7 +222,8 @@ func (c *closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// accept returns the formats of the scraper's Accept header that can be concatenated: text formats, and not protobuf.
+// accept returns the plain text and OpenMetrics items of the scraper's Accept headers, as one Accept header. Other
+// formats, such as protobuf, cannot be concatenated. Without an item left it returns plainText.
 func accept(values []string) string {
 	var keep []string
 	for _, v := range values {
@@ -236,8 +240,8 @@ func accept(values []string) string {
 	return strings.Join(keep, ", ")
 }
 
-// budget returns the scraper's time limit from its header, which is in seconds, within minBudget and maxBudget. Without
-// the header it is defaultBudget.
+// budget parses the scraper's time limit, in seconds, and raises or lowers it to the range from minBudget to maxBudget.
+// For an empty, invalid or non-positive header it returns defaultBudget.
 func budget(header string) time.Duration {
 	seconds, err := strconv.ParseFloat(header, 64)
 	if err != nil || !(seconds > 0) {

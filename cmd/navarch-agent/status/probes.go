@@ -26,47 +26,48 @@ import (
 const (
 	maxAnswer      = 10 << 10 // bytes of an application's response, as in the kubelet
 	defaultTimeout = time.Second
-	maxTimeout     = maxBudget // the server's limit for a handler
+	maxTimeout     = maxBudget // a minute; the port's server ends a response shortly after (limits.Answer)
 )
 
-// Probes are the probes of the application by the path that the kubelet requests: /app-health/CONTAINER/livez, readyz
-// or startupz, or /app-lifecycle/CONTAINER/prestopz or poststartz.
+// Probes contains the probes of the application by the path that the kubelet requests from the agent. Paths are
+// /app-health/CONTAINER/livez, readyz or startupz, and /app-lifecycle/CONTAINER/prestopz or poststartz.
 type Probes map[string]Probe
 
-// Probe is one probe of the kubelet, as injection moved it from the Pod to the agent. Exactly one of HTTP, TCP and GRPC
-// is set.
+// Probe is a probe or lifecycle hook of the application. Sidecar injection has replaced it in the Pod by a request to
+// the agent, which carries it out. Exactly one of HTTP, TCP and GRPC is set.
 type Probe struct {
 	HTTP           *HTTPProbe `json:"httpGet"`
 	TCP            *TCPProbe  `json:"tcpSocket"`
 	GRPC           *GRPCProbe `json:"grpc"`
-	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0: 1 s
+	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0 or negative: 1 s; above 60: 60 s
 }
 
-// HTTPProbe sends a GET request; the application's status is the response. The host of the original probe is ignored:
-// probes go to the Pod.
+// HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the body.
+// A redirect that is not followed (to another host) becomes 200. The host of the original probe is ignored.
 type HTTPProbe struct {
-	Path    string `json:"path"`
-	Port    port   `json:"port"`
-	Scheme  string `json:"scheme"` // HTTP or HTTPS; certificates are not verified, as in the kubelet
-	Headers []struct {
+	Path    string     `json:"path"` // with or without "/" at the beginning
+	Port    port       `json:"port"`
+	Scheme  string     `json:"scheme"` // HTTP or HTTPS, in any case; empty: HTTP; certificates are not verified, as in the kubelet
+	Headers []struct { // added to the request; the header Host sets the request's host
 		Name, Value string
 	} `json:"httpHeaders"`
 }
 
-// TCPProbe succeeds when a connection to the port can be opened.
+// TCPProbe succeeds (status 200) when a connection to the port can be opened, and else fails (status 500).
 type TCPProbe struct {
 	Port port `json:"port"`
 }
 
-// GRPCProbe succeeds when grpc.health.v1.Health returns SERVING.
+// GRPCProbe succeeds (status 200) when grpc.health.v1.Health returns SERVING, and else fails (status 500).
 type GRPCProbe struct {
 	Port    port   `json:"port"`
-	Service string `json:"service"`
+	Service string `json:"service"` // empty: the health of the whole gRPC server
 }
 
-// port is a port number: injection has replaced names by numbers.
+// port is a port number from 1 to 65535. Injection has replaced named ports by numbers.
 type port uint16
 
+// UnmarshalJSON accepts a JSON number from 1 to 65535. All other values are errors.
 func (p *port) UnmarshalJSON(b []byte) error {
 	n, err := strconv.ParseUint(string(b), 10, 16)
 	if err != nil || n == 0 {
@@ -76,8 +77,9 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbes parses ISTIO_KUBE_APP_PROBERS, a JSON object from path to probe; an empty text yields no probes. The
-// error names the path whose probe does not have the injector's form.
+// ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS: a JSON object from path to probe. For an empty text it
+// returns nil, nil. Errors: invalid JSON or an invalid port, or a path or probe without the form that the injector
+// writes; the latter names the first such path.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -96,7 +98,7 @@ func ParseProbes(text string) (Probes, error) {
 
 var endings = map[string][]string{"app-health": {"livez", "readyz", "startupz"}, "app-lifecycle": {"prestopz", "poststartz"}}
 
-// check returns an error if path or probe does not have the injector's form.
+// check returns an error if path or probe does not have the form that the injector writes.
 func (p Probe) check(path string) error {
 	part := strings.Split(path, "/")
 	if len(part) != 4 || part[0] != "" || part[2] == "" || !slices.Contains(endings[part[1]], part[3]) {
@@ -157,7 +159,7 @@ func newProber(host string) *prober {
 			MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as the kubelet
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if req.URL.Hostname() != via[0].URL.Hostname() { // another host is not probed; the kubelet counts this redirect as success
+			if req.URL.Hostname() != via[0].URL.Hostname() { // not followed, and a success, as in the kubelet
 				return http.ErrUseLastResponse
 			}
 			if len(via) >= 10 {
@@ -169,8 +171,8 @@ func newProber(host string) *prober {
 	return p
 }
 
-// dial connects from the source address of probes, or without it on a machine that lacks it: ::6 exists only if
-// redirection added it.
+// dial connects from the source address of probes (newProber). If the machine does not have that address, dial connects
+// from any address: ::6 exists only if redirection has added it.
 func (p *prober) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := p.dialer.DialContext(ctx, network, address)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
@@ -204,7 +206,8 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// ask sends a probe and returns the status and body for the kubelet. from is the kubelet's request.
+// ask carries out a probe and returns the status and body for the kubelet. from is the kubelet's request. The error
+// means that the probe failed without a status of the application.
 func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code int, body []byte, err error) {
 	switch {
 	case probe.HTTP != nil:
@@ -232,8 +235,8 @@ func kubelet(from *http.Request) string {
 
 func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
 
-// http sends the headers that the probe lists and those that the kubelet adds. No other header of the request is passed
-// on: any client may reach the agent's port.
+// http carries out an HTTP probe. It sends the headers that the probe lists and those that the kubelet adds. Other
+// headers of from are not passed on, because any client may reach the agent's port.
 func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
 	scheme := "http"
 	if strings.EqualFold(h.Scheme, "https") {
@@ -278,7 +281,7 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 	return resp.StatusCode, body.Bytes(), err
 }
 
-// grpc runs a gRPC health check. The error reports that there is no answer, or a status other than SERVING.
+// grpc runs a gRPC health check. Errors: no answer, or a status other than SERVING.
 func (p *prober) grpc(ctx context.Context, g *GRPCProbe, userAgent string) error {
 	conn, err := grpc.NewClient("passthrough:///"+p.address(g.Port),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),

@@ -1,9 +1,9 @@
-// Package status serves the status ports of navarch-agent. It answers readiness requests, merges the metrics of Envoy,
-// agent and application into one page, and sends the kubelet's probes on to the application. From this machine it
-// accepts requests to drain Envoy or to end the agent.
+// Package status serves the status ports of navarch-agent, 15020 and 15021. It answers readiness requests, merges the
+// metrics of Envoy, agent and application into one page, and carries out the kubelet's probes of the application. From
+// this machine it accepts requests to drain Envoy or to end the agent.
 //
 // Owns: the handlers of the status ports and their bounds. Reads: Config. Never: interprets a metric; connects to a
-// target that injection did not list; lets one client delay another.
+// target that is not in Config; lets one client delay another.
 package status
 
 import (
@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	prefix = "istio_agent_" // the prefix of all metrics of stock agents
+	prefix = "istio_agent_" // as in Istio's agents
 
-	maxScrapes = 4  // scrapes at once; where all are of one source, a further one is refused, and the scraper retries
-	maxProbes  = 32 // probes at once, with the same rule
+	maxScrapes = 4  // concurrent requests for metrics; see turns for requests above the limit
+	maxProbes  = 32 // concurrent probes
 )
 
 // limits are the limits of each status port.
@@ -39,20 +39,20 @@ var limits = web.Limits{Answer: maxBudget + 5*time.Second, Idle: 30 * time.Secon
 type Config struct {
 	// Ready returns nil when the proxy can serve traffic, else an error that lists what is missing.
 	Ready func(context.Context) error
-	// Quit ends the agent as SIGTERM does. Drain has Envoy close client connections gracefully. The response to the client
-	// waits until the function returns.
+	// Quit must end the agent as SIGTERM does. Drain must start a graceful close of Envoy's client connections. The
+	// client gets its response when the function returns.
 	Quit, Drain func()
-	// EnvoyStats is the URL of Envoy's Prometheus page.
+	// EnvoyStats is the URL of Envoy's Prometheus page. The query of a request for metrics is added to this URL.
 	EnvoyStats string
 	// Workload is the workload of the proxy, for Istio's labels on request metrics.
 	Workload istiometrics.Workload
-	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: only the scrapes are
-	// counted.
+	// Agent collects metrics of the agent itself; their names get the prefix istio_agent_. nil: the page contains only
+	// this package's metrics scrapes_total and scrape_failures_total, with the prefix.
 	Agent prometheus.Collector
-	// Apps are the metrics pages of the application, on localhost.
+	// Apps are the metrics pages of the application, on localhost; empty: none are merged.
 	Apps []scrape.Target
 	// Probes are the probes of the application, by path. They are sent to ProbeHost, the IP address of the Pod, as the
-	// kubelet does.
+	// kubelet does. Without Probes, ProbeHost may be empty.
 	Probes    Probes
 	ProbeHost string
 	Log       *slog.Logger // nil: nothing is logged
@@ -69,8 +69,8 @@ type Server struct {
 	probes   *turns
 }
 
-// New validates cfg and returns a server; it opens no sockets. Errors: a function or EnvoyStats is missing, ProbeHost
-// is not an IP address, or a collector's metrics are not valid.
+// New validates cfg and returns a server. It opens no sockets. Errors: a function or EnvoyStats is missing, ProbeHost
+// is not an IP address although there are Probes, or Agent cannot be registered.
 func New(cfg Config) (*Server, error) {
 	if cfg.Ready == nil || cfg.Quit == nil || cfg.Drain == nil || cfg.EnvoyStats == "" {
 		return nil, errors.New("status: Ready, Quit, Drain and EnvoyStats are needed")
@@ -99,15 +99,17 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Health returns the handler of port 15021, which answers /healthz/ready only: load balancers everywhere can reach this
-// port.
+// Health returns the handler of port 15021, which answers /healthz/ready only, because load balancers from everywhere
+// can reach this port. The status is 200, or 503 with the error of Config.Ready.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
 	return mux
 }
 
-// Handler returns the handler of port 15020, which answers all paths.
+// Handler returns the handler of port 15020. It serves readiness as in Health, merged metrics (GET /stats/prometheus or
+// /metrics), and Config.Probes by their paths. POST /quitquitquit and /drain are accepted from this machine only. Other
+// paths get 404.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz/ready", s.ready)
@@ -144,9 +146,10 @@ func local(do func()) http.HandlerFunc {
 	}
 }
 
-// Serve answers requests on l until ctx ends. Slow, idle and oversized clients are disconnected. Above the limit of
-// connections, the oldest connection of the source with the most is closed, so that the kubelet always gets an answer.
-// clients logs these events at a limited rate; nil: they are not logged. The error is that of web.Serve.
+// Serve answers requests on l with h until ctx ends, then lets requests finish for a second and returns nil. It closes
+// l. Slow, idle and oversized clients are disconnected. A client may have 64 connections. Above 128 in total, a
+// connection of the client with the most connections is closed, so that the kubelet always gets an answer. clients logs
+// such closed connections at a limited rate; nil: they are not logged. The error is that of l, if accepting fails.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)
 }

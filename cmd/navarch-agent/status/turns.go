@@ -10,25 +10,26 @@ import (
 	"navarch.io/navarch/cmd/internal/sources"
 )
 
-// turns limits the number of concurrent requests of one sort. At the limit, the oldest request of the source with the
-// most requests ends in favour of a source with fewer; a source that itself has the most is refused.
+// turns limits the number of concurrent requests of one sort. A source is a client address, IPv4 or IPv6 /64. At the
+// limit, a request displaces the oldest request of the source with the most requests. If its own source has the most,
+// the request is refused instead.
 type turns struct{ ledger *sources.Ledger }
 
 func newTurns(most int) *turns {
 	return &turns{sources.NewLedger(sources.Limits{Total: most, PerSource: most})}
 }
 
-// turn is the place of one request.
+// turn represents one running request.
 type turn struct {
 	w      *http.ResponseController
 	cancel context.CancelFunc
 }
 
-// Busy implements sources.Holder: a turn ends only in favour of another source.
+// Busy implements sources.Holder. It always returns true, false: a request is displaced only by a source with fewer.
 func (turn) Busy(time.Time) (busy, younger bool) { return true, false }
 
-// take adds a request. ctx ends when another source gets the place; the caller calls done at the end. ok is false when
-// the request is refused.
+// take adds a request. ctx ends with the request's context, or when another request displaces this one. The caller must
+// call done at the end, also if ok is false: the request is refused.
 func (t *turns) take(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)

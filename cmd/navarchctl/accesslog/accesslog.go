@@ -2,7 +2,7 @@
 //
 // Owns: nothing.
 // Reads: untrusted text.
-// Never: guesses; a line that is not exactly of the format is refused.
+// Never: guesses; a line that does not have exactly this format is an error.
 package accesslog
 
 import (
@@ -13,29 +13,29 @@ import (
 	"strings"
 )
 
-// longest is the length of a line, bytes. Envoy refuses requests with more than 60 KiB of headers.
+// longest is the maximum length of a line, in bytes. Envoy refuses requests with more than 60 KiB of headers.
 const longest = 128 << 10
 
 // fields is the number of fields of the format.
 const fields = 22
 
-// Entry is a line of the log. A field is empty where the log has "-".
+// Entry is a decoded line of the log. A text is empty, and Flags is nil, where the line has "-".
 type Entry struct {
 	Method, Path, Protocol string
-	Status                 int
-	Flags                  []string
-	// Details is Envoy's reason for the status, Termination that for the end of the connection, and Failure the error of
-	// the connection to the endpoint.
+	Status                 int      // HTTP status; 0: no response
+	Flags                  []string // names of response flags, as UF
+	// Details is the reason for the status, Termination the reason why the connection ended, and Failure the error of
+	// the connection to the endpoint, each in Envoy's words.
 	Details, Termination, Failure string
-	ForwardedFor, Authority       string
-	Upstream, Cluster             string
-	// Local is the address that the client connected to, and Remote the client's.
+	ForwardedFor, Authority       string // the headers X-Forwarded-For and :authority
+	Upstream, Cluster             string // IP:PORT of the endpoint, and its cluster
+	// Local is the IP:PORT to which the client connected, and Remote the IP:PORT of the client.
 	Local, Remote     string
-	ServerName, Route string
+	ServerName, Route string // SNI, and the name of the route
 }
 
-// Parse parses a line of Istio's default text format (istio: pilot/pkg/model/telemetry_logging.go).
-// The error names the field that is not of the format.
+// Parse decodes a line of Istio's default text format (istio: pilot/pkg/model/telemetry_logging.go). It ignores white
+// space around the line. For any other text, it returns the zero Entry and an error that names the field, or the line.
 func Parse(line string) (Entry, error) {
 	line = strings.TrimSpace(line)
 	if len(line) > longest {
@@ -73,7 +73,7 @@ func Parse(line string) (Entry, error) {
 	return e, nil
 }
 
-// split parts a line into its fields: [TIME], "TEXT WITH BLANKS" and WORD.
+// split divides a line into its fields: [TIME], "TEXT WITH BLANKS" and WORD.
 func split(line string) (all []string, err error) {
 	for rest := line; rest != ""; {
 		end, open := " ", 0
@@ -105,12 +105,13 @@ func split(line string) (all []string, err error) {
 	return all, nil
 }
 
-// Inbound reports whether the line is of a request that the workload has received.
+// Inbound reports whether the line, of the log of a workload, is about a request that the workload received.
 func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
 }
 
-// Denied returns the policy that denied the request, by the details; "": the details name none.
+// Denied returns the name of the policy that denied the request, from Details or Termination; empty if neither names
+// one.
 func (e Entry) Denied() string {
 	for _, text := range []string{e.Details, e.Termination} {
 		if _, rest, is := strings.Cut(text, "rbac_access_denied_matched_policy["); is {
@@ -120,11 +121,11 @@ func (e Entry) Denied() string {
 	return ""
 }
 
-// Flag is a response flag of Envoy.
+// Flag is a response flag of Envoy: its short name, its meaning, and the place to examine.
 type Flag struct{ Name, Means, Look string }
 
-// Flags has the response flags, sorted by name
-// (https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage).
+// Flags contains the response flags, sorted by name. Callers must not change them. Source:
+// https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage
 var Flags = []Flag{
 	{"DC", "the client closed the connection", "the client's own timeout"},
 	{"DF", "the DNS resolution of the endpoint failed", "the host of the ServiceEntry"},
@@ -155,7 +156,7 @@ var Flags = []Flag{
 	{"UT", "the endpoint did not answer in time", "timeout of the VirtualService"},
 }
 
-// Explain returns the response flag with a name, in upper case. It returns false for names that Envoy does not have.
+// Explain returns the response flag with a name, which is in upper case. It returns false for any other text.
 func Explain(name string) (Flag, bool) {
 	at, found := slices.BinarySearchFunc(Flags, name, func(f Flag, name string) int { return strings.Compare(f.Name, name) })
 	if !found {

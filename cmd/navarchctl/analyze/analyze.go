@@ -1,16 +1,16 @@
-// Package analyze finds what is wrong with the configuration of a mesh, in files, in a cluster, or in files that are
-// about to be applied to a cluster. Its codes are those of istioctl analyze, and own ones (store/problem).
+// Package analyze finds faults in the configuration of a mesh: in files, in a cluster, or in files over a cluster. Its
+// codes are those of istioctl analyze (IST0101), and Navarch's own (NAV1001); see store/problem.
 //
-// The objects run through the leader's pipeline (ingest.Records), so findings about single objects and between records
-// are those of the leader. The checks of this package add what records do not contain: injection, webhooks, Pods, the
-// definitions of the Gateway API, and codes that would be noise at a leader.
+// The objects are converted to records, the store's form of objects, by the code of navarchd's leader (ingest.Records).
+// So problems of single objects and between objects are those that the leader reports. The checks of this package add
+// faults of objects that have no records: injection, webhooks, Pods and the definitions of the Gateway API. They also
+// add codes that a leader would report too often.
 //
-// Workloads of files (Deployments and others) are replaced by Pods and EndpointSlices that they would have
-// (templates.go), so that selectors and endpoints are compared as in a cluster.
+// For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that it would
+// have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
 //
-// Owns: the checks beside records, the order and the forms of findings.
-// Reads: objects, from files or an API server.
-// Never: writes; reports about an object what an unread kind would decide.
+// Owns: the checks beside records, the order and the forms of findings. Reads: objects, from files or an API server.
+// Never: writes; reports a fault that depends on a kind that could not be read.
 package analyze
 
 import (
@@ -30,41 +30,42 @@ import (
 
 // Finding is one fault of one object.
 type Finding struct {
-	// Code is Istio's, or begins with NAV; without such a code it is a problem.Code.
+	// Code is Istio's (IST0101) or Navarch's (NAV1001). A problem without such a code has its problem.Code instead.
 	Code     string           `json:"code"`
 	Severity problem.Severity `json:"severity"`
-	Object   string           `json:"object"` // "Kind namespace/name"; empty: unknown
-	Field    string           `json:"field,omitempty"`
+	Object   string           `json:"object"`          // "Kind namespace/name"; empty: unknown
+	Field    string           `json:"field,omitempty"` // path, spec.http[0].route; empty: the whole object
 	Message  string           `json:"message"`
-	// Place is the line of the field, or of the closest part of the object that is in the file. It is set by Lines.
+	// Place is the line of the field, or of the closest parent that the file contains. Only Lines.Fill sets it.
 	Place
 	// Location is the file and the number of the document in it (shop.yaml#2); empty for objects of a cluster.
 	Location string `json:"-"`
 	id       object.ID
 }
 
-// Config selects the pipeline's settings.
+// Config contains the settings of an analysis.
 type Config struct {
-	Normal          normal.Options
-	SystemNamespace string // of the control plane
-	Now             time.Time
-	Soon            time.Duration // before the end of a certificate, from which on it is reported; 0: 30 days
+	Normal          normal.Options // settings of the conversion to records
+	SystemNamespace string         // namespace of the control plane
+	Now             time.Time      // the time that the ends of certificates are compared with
+	Soon            time.Duration  // certificates that end within this time are reported; 0: 30 days
 }
 
-// Input is a set of objects.
+// Input is the set of objects to analyse. Functions of this package do not change its slices and maps, except Read and
+// ReadSecrets.
 type Input struct {
-	Events   []object.Event   // Put and Broken
-	Problems []object.Problem // of reading
-	// Unread lists the kinds that may exist and were not read, by kind, with the reason. Checks that need one of them
-	// are left out.
+	Events   []object.Event   // only Put and Broken; of two objects with one ID the later one counts
+	Problems []object.Problem // found while the objects were read
+	// Unread maps the kinds that could not be read to the reason. Checks that need one of them are left out.
 	Unread map[string]string
-	// Cluster lists the kinds of which a cluster was read.
+	// Cluster contains the kinds that were read from a cluster.
 	Cluster map[string]bool
-	// Reported are the problems that the control plane reports; nil: it was not asked.
+	// Reported are the problems that the control plane reports; nil: no control plane was queried.
 	Reported []Reported
 }
 
-// Run returns all findings about the objects, in order of severity, object, field and message.
+// Run returns the findings about the objects, each once, in the order of Compare, the most severe first. It omits
+// findings that an annotation of the object suppresses (galley.istio.io/analyze-suppress).
 func Run(in Input, c Config) []Finding {
 	w := newWorld(in, c)
 	for _, check := range checks {
@@ -81,7 +82,7 @@ var checks = []func(*world){
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
 }
 
-// newWorld runs the pipeline over the objects.
+// newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
 func newWorld(in Input, c Config) *world {
 	w := index(in, c)
 	records, more := ingest.Records(slices.Concat(in.Events, w.made), c.Normal)
@@ -97,7 +98,8 @@ func newWorld(in Input, c Config) *world {
 	return w
 }
 
-// problem adds a problem of the pipeline. Problems of a Pod that stands for a workload are the workload's.
+// problem adds a problem that the conversion to records found. Problems of a Pod that was added for a workload become
+// findings about the workload's template.
 func (w *world) problem(p object.Problem) {
 	if owner, is := w.stands[p.ID]; is {
 		if owner.ID.Name == "" {
@@ -114,15 +116,15 @@ func (w *world) problem(p object.Problem) {
 	w.add(p, cmp.Or(p.Analyzer, schemaCode(p)))
 }
 
-// uninhabited reports whether a problem is that of a selector, in a namespace of files that have no workload of it: the
-// workloads may be elsewhere.
+// uninhabited reports whether a problem says that a selector matches no workload, although no workloads of its
+// namespace were read: they may be in files that are not analysed.
 func (w *world) uninhabited(p object.Problem) bool {
 	ofSelector := p.Code == problem.NoEffect &&
 		(p.Analyzer == problem.NoMatchingWorkloadsFound || p.Analyzer == problem.ReferencedResourceNotFound)
 	return ofSelector && p.ID.Kind != "Gateway" && !w.live("Pod") && !w.inhabited[p.ID.Namespace]
 }
 
-// add adds a finding with a code; empty: the problem's own. Its severity is the code's.
+// add adds a finding with a code; empty: problem.Code is the code. Its severity is the code's, else the problem's.
 func (w *world) add(p object.Problem, code problem.Analyzer) {
 	f := Finding{Code: string(code), Severity: cmp.Or(code.Severity(), p.Severity), Field: p.Field, Message: p.Message, Location: p.Location,
 		id: p.ID}
@@ -135,19 +137,20 @@ func (w *world) add(p object.Problem, code problem.Analyzer) {
 	w.findings = append(w.findings, f)
 }
 
-// Compare orders findings by severity, then object, field, code and message.
+// Compare orders findings by severity (the most severe first), then namespace, object, field, code, message and
+// location. It returns a negative number, 0 or a positive number, as cmp.Compare.
 func Compare(a, b Finding) int {
 	return cmp.Or(cmp.Compare(rank(b.Severity), rank(a.Severity)), cmp.Compare(a.id.Namespace, b.id.Namespace), cmp.Compare(a.Object,
 		b.Object),
 		cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Location, b.Location))
 }
 
-// rank orders severities.
+// rank returns 0, 1 and 2 for Info, Warning and Error, and -1 for other severities.
 func rank(s problem.Severity) int {
 	return slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Error}, s)
 }
 
-// AtLeast reports whether a severity is at or above a threshold.
+// AtLeast reports whether s is as severe as threshold or more. An unknown severity is below Info.
 func AtLeast(s, threshold problem.Severity) bool { return rank(s) >= rank(threshold) }
 
 // result returns the findings that no annotation suppresses, sorted, each once.
@@ -157,8 +160,9 @@ func (w *world) result() []Finding {
 	return slices.Compact(all)
 }
 
-// New returns the findings that a second analysis has in addition to a first one. The location of an object, and
-// findings of it that have moved to another field of a list, do not count.
+// New returns the findings of after that before does not contain. Differences of Location and of list indexes in Field
+// are ignored. Equal findings are counted: two in after and one in before give one. Call it before Lines.Fill, because
+// differences of Place are not ignored. It does not change its arguments.
 func New(before, after []Finding) []Finding {
 	key := func(f Finding) Finding {
 		f.Location, f.Field = "", withoutIndexes(f.Field)
@@ -179,7 +183,7 @@ func New(before, after []Finding) []Finding {
 	return all
 }
 
-// withoutIndexes returns a path of fields without the numbers of its elements.
+// withoutIndexes returns a path of fields without the digits in brackets: spec.http[0] becomes spec.http[].
 func withoutIndexes(field string) string {
 	var out strings.Builder
 	inside := false

@@ -21,7 +21,7 @@ var known = func() map[string]*annotation.Instance {
 }()
 
 // annotations reports annotations of Pods, templates, Services and namespaces that are deprecated, alpha, or have a
-// wrong value. Pods that a workload made are left out: their template has the same.
+// wrong value. Pods that a workload made are left out: their template has the same annotations.
 func annotations(w *world) {
 	for _, p := range w.pods {
 		if !p.owned {

@@ -8,17 +8,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Reporter is the first part of Navarch that reports a code.
+// Reporter is the part of Navarch that reports a code. navarchctl analyze reports the codes of all parts.
 type Reporter string
 
-// The reporters. Analyze reports the codes of all of them.
+// The reporters. The leader reports the schema codes of Istio's webhook with a problem.Code instead.
 const (
-	Leader   Reporter = "leader"   // all the time, from the records of the mesh; the codes of schemas as its own codes
-	Replicas Reporter = "replicas" // all the time, from the configuration of the proxies that are connected
-	Analyze  Reporter = "analyze"  // this command alone
+	Leader   Reporter = "leader"   // navarchd's leader, continuously, from the configuration of the mesh
+	Replicas Reporter = "replicas" // navarchd's replicas, continuously, from the configuration of connected proxies
+	Analyze  Reporter = "analyze"  // only navarchctl analyze
 )
 
-// reporters has the reporters of the codes that not only this command reports.
+// reporters contains the codes that not only navarchctl analyze reports.
 var reporters = map[problem.Analyzer]Reporter{
 	problem.ReferencedResourceNotFound:                  Leader,
 	problem.SchemaValidationError:                       Leader,
@@ -55,14 +55,14 @@ var reporters = map[problem.Analyzer]Reporter{
 	problem.InvalidTelemetryProvider:       Replicas, // for the root namespace the leader
 }
 
-// ReporterOf returns the first part of Navarch that reports a code.
+// ReporterOf returns the part of Navarch that reports a code; Analyze also for unknown codes.
 func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code], Analyze) }
 
-// Codes returns the codes that an analysis may report, in order.
+// Codes returns all codes that an analysis may report, in the order of problem.Analyzers.
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
-// schemaCode returns the code of Istio's webhook for a problem without a code: for an error or a warning about an
-// object of Istio.
+// schemaCode returns the code that Istio's webhook uses for a problem without a code: for errors and warnings about
+// Istio's kinds. It returns "" for other problems.
 func schemaCode(p object.Problem) problem.Analyzer {
 	switch {
 	case !strings.HasSuffix(p.ID.Group, ".istio.io"):

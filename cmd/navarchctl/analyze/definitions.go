@@ -12,7 +12,7 @@ import (
 // bundleVersion is the annotation with the release of the Gateway API that a definition comes from.
 const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 
-// oldest are the releases of the Gateway API from which istiod reads a kind
+// oldest contains the oldest release of the Gateway API with which istiod reads a kind
 // (istio: pkg/config/schema/gatewayapi, MinimumCRDVersions).
 var oldest = map[string][3]int{
 	"grpcroutes.gateway.networking.k8s.io":         {1, 1, 0},
@@ -20,7 +20,7 @@ var oldest = map[string][3]int{
 	"tlsroutes.gateway.networking.k8s.io":          {1, 5, 0},
 }
 
-// served are the versions of the API that istiod needs of a definition: now, and in later releases
+// served contains the API versions that a definition must serve for istiod: now, and for later releases of istiod
 // (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
 var served = map[string]struct{ now, later string }{
 	"gateways.gateway.networking.k8s.io":        {"v1beta1", "v1"},
@@ -30,7 +30,7 @@ var served = map[string]struct{ now, later string }{
 	"referencegrants.gateway.networking.k8s.io": {"v1beta1", ""},
 }
 
-// definitions reports definitions of the Gateway API of an old release.
+// definitions reports definitions of the Gateway API that come from an old release.
 func definitions(w *world) {
 	for o, c := range decoded[definition](w, "apiextensions.k8s.io", "CustomResourceDefinition") {
 		want := served[o.ID.Name]
@@ -78,7 +78,7 @@ func (w *world) old(o *object.Object) {
 	}
 }
 
-// release parses v1.2.3 or 1.2.3-rc.1, without what follows the numbers.
+// release parses v1.2.3 or 1.2.3-rc.1, and ignores the suffix. ok is false for other forms.
 func release(text string) (parts [3]int, ok bool) {
 	text, _, _ = strings.Cut(strings.TrimPrefix(text, "v"), "-")
 	numbers := strings.Split(text, ".")

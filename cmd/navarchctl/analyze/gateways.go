@@ -19,14 +19,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// router is a set of Pods that the same Gateways and Services select. If no Pod is known for a Gateway, its selector
-// stands for the labels of one, in the Gateway's namespace.
+// router is a set of Pods that the same Gateways and Services select. For a Gateway without known Pods, a Pod with the
+// labels of its selector is assumed in the Gateway's namespace.
 type router struct {
 	namespace string
 	labels    map[string]string
 	gateways  []*model.Gateway // by precedence
 	services  []*model.Service // the oldest first
-	assumed   bool             // no Pod is known
+	assumed   bool             // no Pod is known; services then is nil
 }
 
 // findRouters returns the routers of all Gateways.
@@ -96,11 +96,11 @@ func (r *router) key() string {
 	return text
 }
 
-// routers reports what the routers would not serve of their Gateways.
+// routers reports servers of Gateways that the router's Pods would not serve.
 func routers(w *world) {
 	w.routers = w.findRouters()
 	if !w.live("Pod") && !slices.ContainsFunc(w.routers, func(r *router) bool { return !r.assumed }) {
-		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // the routers may be elsewhere
+		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // the Pods may be in files that are not analysed
 			return f.Code == string(problem.ReferencedResourceNotFound) && f.id.Kind == "Gateway" && f.Field == "spec.selector"
 		})
 	}
@@ -116,8 +116,8 @@ func routers(w *world) {
 	}
 }
 
-// certificates reports credentials of Gateways that are missing or unusable, those that several Gateways of a router
-// have, and certificates that end soon.
+// certificates reports credentials of Gateways that are missing or unusable, credentials that several Gateways of a
+// router name, and certificates that end soon.
 func certificates(w *world) {
 	for _, r := range w.routers {
 		owner := map[string]*model.Gateway{}
@@ -142,7 +142,8 @@ func certificates(w *world) {
 	w.ends()
 }
 
-// credentials returns the names of the Secrets with certificates of a server.
+// credentials returns the names of the Secrets that a server takes its certificates from. Names with ":" or "/", which
+// have another meaning, are left out.
 func credentials(s *networkingv1.Server) (names []string) {
 	for _, name := range append([]string{s.GetTls().GetCredentialName()}, s.GetTls().GetCredentialNames()...) {
 		if name = strings.TrimPrefix(name, model.SecretCredential); name != "" && !strings.ContainsAny(name, ":/") {
@@ -152,8 +153,8 @@ func credentials(s *networkingv1.Server) (names []string) {
 	return names
 }
 
-// credential reports a credential whose Secret is missing or unusable in the router's namespace. While no Secret at all
-// was read there is no finding, and none for a router without known Pods, whose namespace may be another one.
+// credential reports a credential whose Secret is missing or unusable in the router's namespace. It reports nothing if
+// no Secrets were read, or for a router without known Pods, because its namespace is not known.
 func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 	if r.assumed || !w.knows("Secret") || !w.live("Secret") && len(w.byKind[kind{"", "Secret"}]) == 0 {
 		return
@@ -173,7 +174,8 @@ func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 // usualSoon is the time before the end of a certificate from which it is reported.
 const usualSoon = 30 * 24 * time.Hour
 
-// ending describes the end of a certificate that has ended or ends soon; "" for others.
+// ending returns "has ended at TIME" or, for a certificate that ends soon, "ends at TIME". It returns "" for other
+// certificates.
 func (w *world) ending(c *x509.Certificate) string {
 	switch at := c.NotAfter.UTC().Format(time.RFC3339); {
 	case !w.Now.Before(c.NotAfter):

@@ -45,8 +45,8 @@ func (w *world) findHooks() (all []hook) {
 	return all
 }
 
-// injects reports whether injection is to happen: a webhook selects the labels. Without any webhook the labels that
-// Istio's charts use decide.
+// injects reports whether a webhook selects a Pod for injection, by the labels of its namespace and its own. Without
+// any known webhook, it applies the selectors of Istio's charts.
 func (w *world) injects(namespace, pod map[string]string) bool {
 	if len(w.hooks) > 0 {
 		return slices.ContainsFunc(w.hooks, func(h hook) bool {
@@ -76,12 +76,13 @@ func (w *world) findInjectors() map[string]*injectorValues {
 	return all
 }
 
-// injectorOf returns the values of the injector for the revision of a namespace; nil: no such ConfigMap was read.
+// injectorOf returns the values of the injector for the revision in a namespace's labels; nil: its ConfigMap was not
+// read.
 func (w *world) injectorOf(namespace map[string]string) *injectorValues {
 	return w.injectors[inject.NameOf(injectorName, namespace[label.IoIstioRev.Name])]
 }
 
-// injectorValues is a part of the key values of the ConfigMap istio-sidecar-injector.
+// injectorValues is the decoded part of the entry "values" in the ConfigMap istio-sidecar-injector.
 type injectorValues struct {
 	Global struct {
 		Hub   string `json:"hub"`
@@ -95,8 +96,8 @@ type injectorValues struct {
 	} `json:"sidecarInjectorWebhook"`
 }
 
-// namespaces reports namespaces without a label of injection, with two that contradict, and those that are injected by
-// default.
+// namespaces reports namespaces without an injection label, namespaces with both labels, and namespaces whose Pods are
+// injected by default.
 func namespaces(w *world) {
 	for _, o := range w.byKind[kind{"", "Namespace"}] {
 		stated, byRevision := o.Labels[injection], o.Labels[label.IoIstioRev.Name] != ""
@@ -145,7 +146,7 @@ func proxyOf(p *pod) *corev1.Container {
 	return nil
 }
 
-// autoImages reports proxies with the image auto, which only injection replaces.
+// autoImages reports proxies with the image "auto", a placeholder that only injection replaces.
 func autoImages(w *world) {
 	for _, p := range w.pods {
 		c := proxyOf(p)
@@ -161,7 +162,7 @@ func autoImages(w *world) {
 	}
 }
 
-// proxyImages reports namespaces with Pods whose proxy has another image than injection gives now.
+// proxyImages reports namespaces with Pods whose proxy image differs from the image that injection sets now.
 func proxyImages(w *world) {
 	other := map[string][]string{}
 	want := map[string]string{}
@@ -189,7 +190,7 @@ func proxyImages(w *world) {
 	}
 }
 
-// image returns the image of proxies; empty: unknown.
+// image returns the image that injection sets for proxies; empty: unknown, also for nil.
 func (v *injectorValues) image() string {
 	switch tag, is := v.tag(); {
 	case v == nil || v.Global.Proxy.Image == "":
@@ -203,7 +204,7 @@ func (v *injectorValues) image() string {
 	}
 }
 
-// tag returns the tag of images as text.
+// tag returns the tag of images as text. It returns false without a tag.
 func (v *injectorValues) tag() (string, bool) {
 	if v == nil {
 		return "", false

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The parts of JUnit's XML that readers agree on.
+// The parts of JUnit's XML that the usual tools read.
 type (
 	junitSuites struct {
 		XMLName  xml.Name   `xml:"testsuites"`
@@ -41,8 +41,8 @@ type (
 	}
 )
 
-// WriteJUnit writes findings as test cases of one suite. Those at or above a threshold are failures, the others pass.
-// Without findings there is one case, which passes. Errors are those of w.
+// WriteJUnit writes findings as test cases of one JUnit suite. Findings at or above the threshold are failures, the
+// others passed cases. Without findings it writes one passed case. Errors are those of w.
 func WriteJUnit(w io.Writer, all []Finding, threshold problem.Severity) error {
 	suite := junitSuite{Name: "navarchctl analyze"}
 	for _, f := range all {

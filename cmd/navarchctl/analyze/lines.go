@@ -10,13 +10,13 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// Place is a line of a file. It is zero for objects of a cluster.
+// Place is a line of a file. It is zero for objects of a cluster, and before Lines.Fill.
 type Place struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"` // from 1; 0: unknown
 }
 
-// Lines finds the lines of findings in files. It reads each file once.
+// Lines finds the lines of findings in files. It reads each file once. One goroutine may use it.
 type Lines struct {
 	read  func(path string) ([]byte, error)
 	files map[string][]byte
@@ -29,14 +29,14 @@ type document struct {
 	line int        // of its first line
 }
 
-// Fill sets the places of findings.
+// Fill sets Place in the elements of all, by their Location and Field. If the file cannot be read, Line is 0.
 func (l *Lines) Fill(all []Finding) {
 	for i := range all {
 		all[i].Place = l.place(all[i])
 	}
 }
 
-// NewLines returns Lines that read files by a function.
+// NewLines returns Lines that read files with the given function, whose path is that of Finding.Location.
 func NewLines(read func(path string) ([]byte, error)) *Lines {
 	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
 }
@@ -124,7 +124,7 @@ func child(n *yaml.Node, part string) (key, value *yaml.Node) {
 			}
 		}
 	case yaml.AliasNode:
-		return nil, nil // of a place elsewhere
+		return nil, nil // its fields are at another place of the file
 	default: // has no elements
 	}
 	return nil, nil

@@ -25,8 +25,8 @@ type resource struct {
 	version, plural string
 }
 
-// path returns the path of the list of all objects. EndpointSlices that were imported from other clusters are left out,
-// as the leader leaves them out.
+// path returns the API path of the list of all objects. It excludes EndpointSlices that were imported from other
+// clusters, as navarchd's leader does.
 func (r resource) path() string {
 	switch r.group {
 	case "":
@@ -38,8 +38,8 @@ func (r resource) path() string {
 	return "/apis/" + r.group + "/" + r.version + "/" + r.plural
 }
 
-// listed are the kinds that are read whole. ConfigMaps are read in the control plane's namespace alone, Secrets and
-// definitions by name: lists of them may be very long.
+// listed are the kinds that are read in all namespaces. ConfigMaps are read in the control plane's namespace only, and
+// Secrets and CustomResourceDefinitions by name, because their lists may be very long.
 var listed = []resource{
 	{kind{"", "Namespace"}, "v1", "namespaces"}, {kind{"", "Node"}, "v1", "nodes"}, {kind{"", "Service"}, "v1", "services"},
 	{kind{"", "Pod"}, "v1", "pods"}, {kind{discoveryv1.GroupName, "EndpointSlice"}, "v1", "endpointslices"},
@@ -59,8 +59,8 @@ var listed = []resource{
 	{kind{model.GroupExtensions, "TrafficExtension"}, "v1alpha1", "trafficextensions"},
 }
 
-// optional are the kinds without which an analysis is still right about what it finds. Checks that need one of them are
-// left out. Without the mesh configuration its defaults are used.
+// optional are the kinds that may be unreadable: checks that need them are left out, and the findings of other checks
+// stay correct. Without the mesh configuration (ConfigMap), its defaults are used.
 var optional = []string{"Namespace", "Node", "Deployment", "MutatingWebhookConfiguration", "ConfigMap", "CustomResourceDefinition",
 	"Secret"}
 
@@ -70,9 +70,10 @@ var older = map[string]string{model.GroupNetworking: "v1beta1", model.GroupSecur
 // patience bounds the reading of one kind.
 const patience = 2 * time.Minute
 
-// Read reads the objects of a cluster, with the rights of its user. system is the namespace of the control plane. An
-// optional kind that may not be read is a reason in Unread; a kind that the cluster does not have has no objects.
-// Errors: another kind may not be read, and those of the connection.
+// Read reads the objects of a cluster, with the rights of the client's user. system is the namespace of the control
+// plane. Secrets are not read: see ReadSecrets. If the user may not read an optional kind (Namespace, Node, Deployment,
+// MutatingWebhookConfiguration, ConfigMap, CustomResourceDefinition), the reason is in Unread. Kinds that the cluster
+// does not have are empty. Errors: another kind may not be read, or the API server fails; the Input then is incomplete.
 func Read(ctx context.Context, api *apiserver.Client, system string) (Input, error) {
 	in := Input{Unread: map[string]string{}, Cluster: map[string]bool{}}
 	for _, r := range listed {
@@ -119,7 +120,7 @@ func (in *Input) list(ctx context.Context, api *apiserver.Client, r resource, pa
 	return in.unreadable(r, err)
 }
 
-// get reads one object, if it is there.
+// get reads one object, if it exists.
 func (in *Input) get(ctx context.Context, api *apiserver.Client, r resource, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -132,7 +133,8 @@ func (in *Input) get(ctx context.Context, api *apiserver.Client, r resource, pat
 	return in.unreadable(r, err)
 }
 
-// unreadable notes an optional kind that may not be read. A kind or object that is not there is no error.
+// unreadable converts an error of the API server. It returns nil for a kind or object that does not exist, and for an
+// optional kind that the user may not read, which it adds to Unread.
 func (in *Input) unreadable(r resource, err error) error {
 	var status *apiserver.Status
 	forbidden := apiserver.IsStatus(err, http.StatusForbidden) && errors.As(err, &status)
@@ -148,7 +150,7 @@ func (in *Input) unreadable(r resource, err error) error {
 	return fmt.Errorf("read %s: %w", r.plural, err)
 }
 
-// put adds one object of a cluster. Lists leave out the kind of their elements.
+// put adds one object of a cluster. of is its kind, which elements of lists do not contain.
 func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	var head struct{ Metadata metav1.ObjectMeta }
 	if err := json.Unmarshal(raw, &head); err != nil {
@@ -162,9 +164,9 @@ func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	return nil
 }
 
-// ReadSecrets adds to the objects of a cluster the Secrets that Gateways name, in the namespaces of the Pods that the
-// Gateways select. files are objects over those of the cluster; their Gateways count too. Private keys stay in this
-// process. Errors are those of Read.
+// ReadSecrets adds the Secrets that Gateways name, in the namespaces of the Pods that the Gateways select. It also adds
+// those of Gateways in files, whose objects replace the cluster's. If the user may not read Secrets, the reason is in
+// Unread. Errors: the API server fails.
 func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
 	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
 	in.Cluster["Secret"] = true
@@ -203,8 +205,8 @@ func secretNames(in Input, c Config) []string {
 	return sorted(names)
 }
 
-// Over returns an input with the objects of files over those of a cluster: an object of a file replaces the one of the
-// same name.
+// Over returns an input with the objects of both arguments. An object of files replaces the cluster's object with the
+// same ID. Unread and Cluster are those of cluster, and Reported is nil.
 func Over(cluster, files Input) Input {
 	return Input{Events: slices.Concat(cluster.Events, files.Events), Problems: slices.Concat(cluster.Problems, files.Problems),
 		Unread: cluster.Unread, Cluster: cluster.Cluster}

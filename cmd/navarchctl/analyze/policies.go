@@ -72,7 +72,7 @@ func closedPolicies(w *world) {
 	}
 }
 
-// imports reports hosts that a Sidecar imports and that nothing has.
+// imports reports hosts that a Sidecar imports although no Service, ServiceEntry or VirtualService has them.
 func imports(w *world) {
 	hosts := map[string]map[string]bool{} // by host: namespaces
 	add := func(namespace string, all []string) {
@@ -139,8 +139,9 @@ func (w *world) rootNamespace() string {
 	return model.DefaultMesh().Spec.GetRootNamespace()
 }
 
-// unprovidedLogs reports access logs without a provider: of the entry itself, of a Telemetry above it, and of the mesh
-// configuration. The pipeline reports the first entry of the root namespace's Telemetry without a selector.
+// unprovidedLogs reports entries of accessLogging for which neither the entry, nor a more general Telemetry, nor the
+// mesh configuration names a provider. The first entry of the root namespace's general Telemetry is left out, because
+// the conversion to records reports it.
 func unprovidedLogs(w *world) {
 	root := w.rootNamespace()
 	for m := range each[*model.Mesh](w, model.KindMesh) {
@@ -169,12 +170,12 @@ func unprovidedLogs(w *world) {
 	}
 }
 
-// general reports whether a Telemetry is for all workloads that it reaches.
+// general reports whether a Telemetry has neither a selector nor targets.
 func general(t *model.Telemetry) bool {
 	return len(t.Spec.GetSelector().GetMatchLabels())+len(t.Spec.GetTargetRefs()) == 0
 }
 
-// keyServers reports a control plane of Istio that may fetch keys of tokens from any address.
+// keyServers reports Deployments of istiod that may fetch the keys of tokens (jwksUri) from any address.
 func keyServers(w *world) {
 	var fetched []string
 	for p := range each[*model.Policy](w, model.KindRequestAuthentication) {
@@ -195,7 +196,7 @@ func keyServers(w *world) {
 	}
 }
 
-// restricted reports whether a container states the ranges that keys are not fetched from.
+// restricted reports whether a container's environment states address ranges that keys must not be fetched from.
 func restricted(c corev1.Container) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "BLOCKED_CIDRS_IN_JWKS_URIS" && e.Value != "" })
 }
@@ -203,7 +204,7 @@ func restricted(c corev1.Container) bool {
 // remoteCluster is the label of Secrets with access to other clusters; their keys are names of clusters.
 const remoteCluster = "istio/multiCluster"
 
-// registries reports networks with the endpoints of a registry that is no cluster of the mesh.
+// registries reports networks of the mesh configuration whose fromRegistry is not a cluster of the mesh.
 func registries(w *world) {
 	n := normal.New(w.Normal)
 	id := n.MeshID()

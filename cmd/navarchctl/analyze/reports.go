@@ -15,20 +15,21 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Reported is a problem that the control plane reports (/api/v1/problems).
+// Reported is a problem that the control plane reports: one item of /api/v1/problems.
 type Reported struct {
-	Object   string           `json:"object"` // "Kind namespace/name"
-	Location string           `json:"location"`
+	Object   string           `json:"object"`   // "Kind namespace/name"
+	Location string           `json:"location"` // for VersionWithheld: the withheld resource; else unused
 	Field    string           `json:"field"`
-	Analyzer problem.Analyzer `json:"analyzer"`
+	Analyzer problem.Analyzer `json:"analyzer"` // empty: the problem has no such code, and is ignored
 	Message  string           `json:"message"`
-	Proxies  int              `json:"proxies"` // that refuse the version
+	Proxies  int              `json:"proxies"` // for RefusedByProxies: the number of proxies that refuse the configuration
 }
 
-// known to the control plane alone: what proxies refuse, what tenants use, and what clusters it reads.
+// fromControlPlane are the codes that only the control plane can report: refusals by proxies, usage of tenants, and the
+// age of its view of clusters.
 var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.VersionWithheld, problem.TenantNearBudget, problem.ClusterStale}
 
-// reports adds the problems that only the control plane knows. Others are found in the objects themselves.
+// reports adds the reported problems with these codes. Problems with other codes are found in the objects themselves.
 func reports(w *world) {
 	for _, r := range w.reported {
 		if !slices.Contains(fromControlPlane, r.Analyzer) {
@@ -48,7 +49,8 @@ func reports(w *world) {
 	}
 }
 
-// named returns the ID of an object by its name "Kind namespace/name": that of the object that was read, if it was.
+// named returns the ID of an object by its name "Kind namespace/name". For an object that was not read, the ID has no
+// group.
 func (w *world) named(name string) object.ID {
 	word, rest, _ := strings.Cut(name, " ")
 	namespace, name, is := strings.Cut(rest, "/")
@@ -68,10 +70,11 @@ func (w *world) named(name string) object.ID {
 	return w.id("", word, namespace, name)
 }
 
-// rootKeys are the keys of ConfigMaps with the authorities that proxies accept.
+// rootKeys are the keys of ConfigMaps under which the root certificates for proxies are stored.
 var rootKeys = []string{"root-cert.pem", "ca-root-cert.pem", "ca.crt"}
 
-// authorities reports authorities that end soon: the roots of the mesh, and those of gateways' clients.
+// authorities reports certificates of authorities that end soon: the roots of the mesh, and the authorities by which
+// gateways verify clients.
 func authorities(w *world) {
 	for o, of := range decoded[corev1.ConfigMap](w, "", "ConfigMap") {
 		for _, key := range rootKeys {
@@ -89,10 +92,11 @@ func authorities(w *world) {
 	}
 }
 
-// maxAuthorities bounds the certificates that are parsed of one text.
+// maxAuthorities is the maximum number of certificates that are parsed in one text.
 const maxAuthorities = 200
 
-// firstEnd returns the end of the certificate in PEM text that ends first, and its name, if it ends soon; "" otherwise.
+// firstEnd finds the certificate in PEM text that ends first. end describes its end as ending does, empty if it does
+// not end soon. which is its subject.
 func (w *world) firstEnd(text []byte) (end, which string) {
 	var first *x509.Certificate
 	for range maxAuthorities {

@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// meshGateway is the gateway name that stands for sidecars.
+// meshGateway is the name in a VirtualService's gateways that means all sidecars.
 const meshGateway = "mesh"
 
-// portSelectors reports destinations without a port, of services that have several.
+// portSelectors reports destinations without a port whose service has several ports.
 func portSelectors(w *world) {
 	ports := map[string]int{}
 	for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -36,7 +36,7 @@ func portSelectors(w *world) {
 	}
 }
 
-// uncheckedServers reports settings of TLS to servers that are verified by no authorities of their own.
+// uncheckedServers reports TLS settings of DestinationRules that name no authorities to verify the server with.
 func uncheckedServers(w *world) {
 	unchecked := func(t *networkingv1.ClientTLSSettings) bool {
 		return (t.GetMode() == networkingv1.ClientTLSSettings_SIMPLE || t.GetMode() == networkingv1.ClientTLSSettings_MUTUAL) &&
@@ -59,8 +59,8 @@ func uncheckedServers(w *world) {
 	}
 }
 
-// ingressSubsets reports routes of a gateway without a subset, to a host whose subsets another VirtualService chooses
-// for sidecars alone.
+// ingressSubsets reports gateway routes without a subset to a host for which a VirtualService that is not for this
+// gateway selects subsets. Those subsets do not affect the gateway's route.
 func ingressSubsets(w *world) {
 	choosing := map[string][]*model.VirtualService{}
 	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
@@ -98,7 +98,7 @@ func ingressSubsets(w *world) {
 // claimPrefix is the prefix of matches on a claim of a token.
 const claimPrefix = "@request.auth.claims"
 
-// claims reports routes by claims of tokens at routers where no RequestAuthentication verifies tokens.
+// claims reports VirtualServices that match claims of tokens at a gateway whose Pods have no RequestAuthentication.
 func claims(w *world) {
 	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
 		field, claim := claimOf(vs.Spec)
@@ -129,7 +129,7 @@ func (w *world) verifiesTokens(r *router) bool {
 	return false
 }
 
-// claimOf returns the first match on a claim of a VirtualService, and its field.
+// claimOf returns the first match on a claim in a VirtualService, and its field; empty: it matches no claim.
 func claimOf(vs *networkingv1.VirtualService) (field, claim string) {
 	for i, rule := range vs.GetHttp() {
 		for j, m := range rule.GetMatch() {
@@ -148,7 +148,7 @@ func claimOf(vs *networkingv1.VirtualService) (field, claim string) {
 	return "", ""
 }
 
-// relativePatches reports patches of EnvoyFilters without a priority whose outcome depends on patches before them.
+// relativePatches reports patches whose outcome depends on other patches, in EnvoyFilters without a priority.
 func relativePatches(w *world) {
 	for filter := range each[*model.EnvoyFilter](w, model.KindEnvoyFilter) {
 		if filter.Spec.GetPriority() != 0 {

@@ -75,12 +75,14 @@ type (
 	}
 )
 
-// WriteSARIF writes findings as a log of SARIF 2.1.0. Rules are the codes of the findings. Errors are those of w.
+// WriteSARIF writes findings as a SARIF 2.1.0 log, one result for each finding. The codes become the rules of the log.
+// Errors are those of w.
 func WriteSARIF(w io.Writer, all []Finding) error {
 	return WriteSARIFOf(w, "navarchctl analyze", func(code string) string { return problem.Analyzer(code).Name() }, all)
 }
 
-// WriteSARIFOf is WriteSARIF for the findings of another tool. name returns the name of a code. Errors are those of w.
+// WriteSARIFOf does the same as WriteSARIF for the findings of another tool. name must return the name of a code; the
+// rule of a code with an empty name has no name. Errors are those of w.
 func WriteSARIFOf(w io.Writer, tool string, name func(code string) string, all []Finding) error {
 	rules, index := []sarifRule{}, map[string]int{}
 	results := []sarifResult{}
@@ -120,7 +122,8 @@ func sarifLevel(s problem.Severity) string {
 	return string(s)
 }
 
-// locationsOf returns the place of a finding, if it is in a file, and its object.
+// locationsOf returns the file and object of a finding in one location; nil without both. Standard input ("-") is not a
+// file.
 func locationsOf(f Finding) []sarifLocation {
 	var l sarifLocation
 	if f.File != "" && f.File != "-" {
@@ -138,7 +141,7 @@ func locationsOf(f Finding) []sarifLocation {
 	return []sarifLocation{l}
 }
 
-// fileURI returns a reference to a file: a relative one for a relative path.
+// fileURI returns the URI of a file: file:// for an absolute path, else a relative reference.
 func fileURI(path string) string {
 	path = filepath.ToSlash(filepath.Clean(path))
 	if strings.HasPrefix(path, "/") {
@@ -147,7 +150,7 @@ func fileURI(path string) string {
 	return strings.TrimPrefix((&url.URL{Path: path}).String(), "./")
 }
 
-// fingerprint identifies a finding when lines and numbers of elements have moved.
+// fingerprint identifies a finding independently of lines and list indexes.
 func fingerprint(f Finding) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s", f.Code, f.Object, withoutIndexes(f.Field), f.Message))
 	return hex.EncodeToString(sum[:16])

@@ -15,8 +15,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// portNames reports ports of Services whose name states no protocol, and names that keep a proxy from forwarding to an
-// external name.
+// portNames reports ports of Services whose name states no protocol. For a Service of type ExternalName it reports port
+// names with which a proxy may not forward to the external name.
 func portNames(w *world) {
 	for svc := range each[*model.Service](w, model.KindService) {
 		if w.ofSystem(svc.Key.Namespace) {
@@ -48,8 +48,8 @@ type target struct {
 	at      string // target port
 }
 
-// workloadPorts reports workloads whose Services disagree: on the transport protocol of one port, or on the port for
-// one target port. Pods that a workload made are left out.
+// workloadPorts reports workloads that two Services select with contradicting ports: one port with TCP and UDP, or two
+// ports for one target port. Pods that a workload made are left out, because the workload is checked.
 func workloadPorts(w *world) {
 	byLabel := map[labelAt][]*model.Service{}
 	for svc := range each[*model.Service](w, model.KindService) {
@@ -153,7 +153,7 @@ func samePorts(a, b *model.Service) bool {
 	return slices.Equal(of(a), of(b))
 }
 
-// conditions reports objects whose status has a condition that is false.
+// conditions reports Services, ServiceEntries and AuthorizationPolicies with a condition of status "False".
 func conditions(w *world) {
 	for _, of := range []kind{{"", "Service"}, {model.GroupNetworking, "ServiceEntry"}, {model.GroupSecurity, "AuthorizationPolicy"}} {
 		for _, o := range w.byKind[of] {

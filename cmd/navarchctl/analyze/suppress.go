@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// suppression is the annotation with codes that are not reported of its object, separated by commas; * is all codes.
+// suppression is the annotation that lists codes, separated by commas, that are not reported for its object. * means
+// all codes.
 const suppression = "galley.istio.io/analyze-suppress"
 
 // suppressed reports whether the annotation of the finding's object suppresses it.
@@ -23,12 +24,12 @@ func (w *world) suppressed(f Finding) bool {
 	})
 }
 
-// Suppression selects findings that are not reported, as istioctl does: CODE=KIND NAME.NAMESPACE. * stands for any
-// characters of the code and of the object.
+// Suppression selects findings that are not reported, in istioctl's form CODE=KIND NAME.NAMESPACE. Code and object are
+// patterns of path.Match. The zero value selects no finding. Make it with ParseSuppression.
 type Suppression struct{ code, object string }
 
-// ParseSuppression parses CODE=KIND NAME.NAMESPACE, for example "IST0102=Namespace *". An error means that the form is
-// another one.
+// ParseSuppression parses CODE=KIND NAME.NAMESPACE, for example "IST0102=Namespace *", or CODE=* for all objects. The
+// name of an object without a namespace has no ".NAMESPACE". Errors: another form, or an invalid pattern.
 func ParseSuppression(text string) (Suppression, error) {
 	code, object, is := strings.Cut(text, "=")
 	kind, name, named := strings.Cut(object, " ")
@@ -55,22 +56,24 @@ func (s Suppression) Covers(f Finding) bool {
 	return code && (object || s.object == "*")
 }
 
-// Suppressed returns the findings that no suppression selects.
+// Suppressed removes the findings that a suppression selects, and returns the remaining ones. The result uses the array
+// of all, whose content changes.
 func Suppressed(all []Finding, by []Suppression) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return slices.ContainsFunc(by, func(s Suppression) bool { return s.Covers(f) })
 	})
 }
 
-// Of returns the findings about a namespace, and about objects of no namespace that have its name.
+// Of returns the findings about a namespace: about objects in it, and about objects without a namespace that have its
+// name, such as the Namespace itself. The result uses the array of all, whose content changes.
 func Of(all []Finding, namespace string) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return f.id.Namespace != namespace && (f.id.Namespace != "" || f.id.Name != namespace)
 	})
 }
 
-// Known returns a finding that a process of the control plane reported, with the name of its object in the form
-// "Kind namespace/name".
+// Known returns f prepared for Compare, Of and Suppression.Covers, for findings that do not come from Run. f.Object
+// must be "Kind namespace/name", or "Kind name" for an object without a namespace.
 func Known(f Finding) Finding {
 	kind, name, _ := strings.Cut(f.Object, " ")
 	f.id.Kind = kind

@@ -22,7 +22,7 @@ import (
 var workloads = []kind{{"apps", "Deployment"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"}, {"apps", "ReplicaSet"}, {"batch", "Job"},
 	{"batch", "CronJob"}}
 
-// workload is the common part of workloads.
+// workload is the decoded part of a workload. Only CronJobs have JobTemplate.
 type workload struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
@@ -32,7 +32,7 @@ type workload struct {
 	}
 }
 
-// inTemplate returns the path of a field of a Pod in a workload's template.
+// inTemplate returns the path in a workload of a Pod's field: spec.containers becomes spec.template.spec.containers.
 func inTemplate(owner *object.Object, field string) string {
 	template := "spec.template"
 	if owner.ID.Kind == "CronJob" {
@@ -44,7 +44,7 @@ func inTemplate(owner *object.Object, field string) string {
 	return template + "." + field
 }
 
-// field returns the path of a field of the Pod in its object.
+// field returns the path of a Pod's field in p.object, which is the Pod or its workload.
 func (p *pod) field(path string) string {
 	if p.real {
 		return path
@@ -52,7 +52,8 @@ func (p *pod) field(path string) string {
 	return inTemplate(p.object, path)
 }
 
-// findPods returns the Pods, and the templates of workloads. Workloads that another one owns are left out.
+// findPods returns the Pods and the Pod templates of workloads. Workloads with an owner, such as the ReplicaSet of a
+// Deployment, are left out.
 func (w *world) findPods() (all []*pod) {
 	for o, p := range decoded[corev1.Pod](w, "", "Pod") {
 		one := &pod{object: o, meta: o.ID, real: true, labels: o.Labels, notes: o.Annotations, spec: p.Spec, ip: p.Status.PodIP,
@@ -79,8 +80,8 @@ func (w *world) findPods() (all []*pod) {
 	return all
 }
 
-// standIn makes Pods for the workloads of files, and EndpointSlices for Services that select them. A workload of a
-// cluster has Pods of its own. Pods and Services of files get the addresses that a cluster would give them.
+// standIn adds Pods for the workloads of files, and EndpointSlices for Services that select them. Workloads of a
+// cluster are left out, because their Pods were read. Pods and Services of files get addresses, as in a cluster.
 func (w *world) standIn() {
 	for _, o := range w.byKind[kind{"", "Service"}] {
 		w.giveAddress(o)
@@ -103,14 +104,14 @@ func (w *world) standIn() {
 	w.endpointSlices(made)
 }
 
-// giveAddress replaces a Service of a file that states no address by one with an address.
+// giveAddress adds a clusterIP to a Service of a file that states none, in a copy that replaces the Service.
 func (w *world) giveAddress(o *object.Object) {
 	if o.Location == "" || bytes.Contains(o.JSON, []byte(`"clusterIP`)) {
 		return
 	}
 	var whole, spec map[string]json.RawMessage
 	if json.Unmarshal(o.JSON, &whole) != nil || json.Unmarshal(whole["spec"], &spec) != nil || string(spec["type"]) == `"ExternalName"` {
-		return // the pipeline reports what it cannot read
+		return // the conversion to records reports objects that do not decode
 	}
 	spec["clusterIP"] = json.RawMessage(strconv.Quote(w.nextAddress()))
 	raw, err := json.Marshal(spec)
@@ -121,10 +122,10 @@ func (w *world) giveAddress(o *object.Object) {
 	w.put(o.ID, o, whole, o.Labels, o.Annotations)
 }
 
-// taken reports whether an object has the ID, or stands in under it.
+// taken reports whether an object that was read or added has the ID.
 func (w *world) taken(id object.ID) bool { return w.byID[id] != nil || w.stands[id] != nil }
 
-// nextAddress returns an address for a Pod or endpoint that stands for others, from the discard-only block (RFC 6666).
+// nextAddress returns an unused address for a Pod, Service or endpoint, from the discard-only block (RFC 6666).
 func (w *world) nextAddress() string {
 	if !w.address.IsValid() {
 		w.address = netip.MustParseAddr("100::")
@@ -133,7 +134,8 @@ func (w *world) nextAddress() string {
 	return w.address.String()
 }
 
-// put adds an object that stands for another one. An object with the ID of the other one replaces it.
+// put adds an object that represents the object of in the analysis: findings about it become findings about of. With
+// the ID of of it replaces of.
 func (w *world) put(id object.ID, of *object.Object, body any, labels, annotations map[string]string) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -149,9 +151,10 @@ func (w *world) put(id object.ID, of *object.Object, body any, labels, annotatio
 // labelAt is one label of a Pod in a namespace.
 type labelAt struct{ namespace, key, value string }
 
-// endpointSlices makes EndpointSlices: for each Service one with the Pods that stand for workloads. A Service of a file
-// that has no EndpointSlice gets one with all Pods that it selects, which is empty without any. In a namespace without
-// Pods it gets none: its workloads may be elsewhere.
+// endpointSlices adds EndpointSlices. made are the Pods that standIn added. A Service of a cluster, or with an
+// EndpointSlice, gets a further one for the Pods in made that it selects, if any. Another Service of a file gets one
+// for all Pods that it selects, which may be empty; but not in a namespace without Pods, whose workloads may be in
+// files that are not analysed.
 func (w *world) endpointSlices(made []*pod) {
 	has := map[[2]string]bool{}
 	for _, o := range w.byKind[kind{discoveryv1.GroupName, "EndpointSlice"}] {
@@ -187,7 +190,8 @@ func labelled(all []*pod) map[labelAt][]*pod {
 	return out
 }
 
-// selected returns the Pods of a namespace that a selector matches, by the shortest list of one label.
+// selected returns the Pods of a namespace that a selector matches. from is an index of labelled; the shortest list of
+// one label is searched.
 func selected(from map[labelAt][]*pod, namespace string, selector map[string]string) (all []*pod) {
 	var few []*pod
 	first := true
@@ -204,8 +208,8 @@ func selected(from map[labelAt][]*pod, namespace string, selector map[string]str
 	return all
 }
 
-// endpointSlice makes an EndpointSlice of a Service with these Pods. Its endpoints have addresses of their own, and
-// refer to the Pods.
+// endpointSlice adds an EndpointSlice of a Service, with an endpoint for each Pod that has an address and has not
+// ended. The endpoints have addresses of nextAddress and refer to their Pods.
 func (w *world) endpointSlice(o *object.Object, svc *corev1.Service, of []*pod) {
 	one := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv6}
 	id := object.ID{Origin: o.ID.Origin, Group: discoveryv1.GroupName, Kind: "EndpointSlice", Namespace: o.ID.Namespace,

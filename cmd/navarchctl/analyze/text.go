@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// words are the severities as istioctl writes them.
+// words maps severities to istioctl's words.
 var words = map[problem.Severity]string{problem.Error: "Error", problem.Warning: "Warning", problem.Info: "Info"}
 
-// String returns a finding on one line, in istioctl's form: "Error [IST0101] (VirtualService shop/web shop.yaml:12)
+// String returns the finding on one line, in istioctl's form: "Error [IST0101] (VirtualService shop/web shop.yaml:12)
 // spec.http[0]: message". Unprintable characters are escaped.
 func (f Finding) String() string {
 	at := f.Object
@@ -29,7 +29,8 @@ func (f Finding) String() string {
 	return show.Printable(fmt.Sprintf("%s [%s] (%s) %s", words[f.Severity], f.Code, at, message))
 }
 
-// WriteText writes one line for each finding, and the number of each severity. Errors are those of w.
+// WriteText writes one line for each finding, and a line with the number of each severity. Without findings it writes
+// "No findings." Errors are those of w.
 func WriteText(w io.Writer, all []Finding) error {
 	count := map[problem.Severity]int{}
 	for _, f := range all {

@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// webhooks reports injection webhooks that select a Pod twice, and those that call a Service that is not there.
+// webhooks reports injection webhooks that select the same Pods, and those that call a Service that does not exist.
 func webhooks(w *world) {
 	w.overlaps()
 	if !w.knows("Service") || len(w.byKind[kind{"", "Service"}]) == 0 {
@@ -28,8 +28,8 @@ func webhooks(w *world) {
 	}
 }
 
-// overlaps reports webhooks that select a Pod together. It compares them for each combination of the labels that select
-// revisions and injection.
+// overlaps reports webhooks that select the same Pods. It evaluates their selectors for each combination of injection
+// labels and revisions on the namespace and the Pod.
 func (w *world) overlaps() {
 	reported := map[[2]string]bool{}
 	revisions := w.revisions()
@@ -55,8 +55,8 @@ func (w *world) overlaps() {
 	}
 }
 
-// combinations returns sets of labels: without the label, with each of its values, and each of these with each
-// revision.
+// combinations returns sets of labels: every combination of the label name (absent, or one of values) and the revision
+// label (absent, or one of revisions).
 func combinations(name string, values, revisions []string) (all []map[string]string) {
 	for _, revision := range append([]string{""}, revisions...) {
 		for _, value := range append([]string{""}, values...) {
@@ -73,10 +73,10 @@ func combinations(name string, values, revisions []string) (all []map[string]str
 	return all
 }
 
-// mostRevisions bounds the combinations that are compared.
+// mostRevisions is the maximum number of revisions that overlaps combines.
 const mostRevisions = 20
 
-// revisions returns the revisions that webhooks select, the first mostRevisions of them.
+// revisions returns the revisions in labels and selectors of webhooks, sorted, at most mostRevisions.
 func (w *world) revisions() []string {
 	all := map[string]bool{}
 	for _, h := range w.hooks {
@@ -101,7 +101,7 @@ func (w *world) revisions() []string {
 	return names[:min(len(names), mostRevisions)]
 }
 
-// some lists the first names, and the number of the others.
+// some returns the first five names, and the number of further names.
 func some(names []string) string {
 	const listed = 5
 	text := strings.Join(names[:min(len(names), listed)], ", ")

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Origin is the origin of all objects of the config cluster. Those of its API server have it too, so that an object of
-// a file replaces the one of the cluster.
+// Origin is the origin in the IDs of all analysed objects of the config cluster, from files and from its API server.
+// With equal IDs, an object of a file replaces the object of the cluster.
 var Origin = origin.New("", origin.Files)
 
 // world indexes the objects and records of one analysis, and collects its findings.
@@ -27,14 +27,14 @@ type world struct {
 	fromCluster map[string]bool
 	byKind      map[kind][]*object.Object
 	byID        map[object.ID]*object.Object
-	stands      map[object.ID]*object.Object // by ID of a Pod that stands for a workload: the workload
-	made        []object.Event               // these Pods and EndpointSlices
-	address     netip.Addr                   // the last address of one of them
+	stands      map[object.ID]*object.Object // added Pods and EndpointSlices (standIn): the workload of a Pod
+	made        []object.Event               // the added objects
+	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
 	byKey       map[model.Key]model.Record
 	pods        []*pod
 	inhabited   map[string]bool // namespaces with Pods, or with templates of Pods
-	// spaces has the labels of namespaces; a namespace without an object is missing.
+	// spaces contains the labels of each namespace whose object was read.
 	spaces    map[string]map[string]string
 	hooks     []hook
 	injectors map[string]*injectorValues // by the name of their ConfigMap
@@ -50,7 +50,7 @@ type kind struct{ group, kind string }
 type pod struct {
 	object *object.Object // the Pod, or the workload
 	meta   object.ID      // kind, namespace and name of the object
-	real   bool           // it is a Pod, not a template
+	real   bool           // a Pod, not a template
 	labels map[string]string
 	notes  map[string]string // annotations
 	spec   corev1.PodSpec
@@ -58,7 +58,7 @@ type pod struct {
 	ready  bool
 	ip     string
 	owned  bool   // a workload made the Pod
-	stand  string // name of the Pod that stands for a workload
+	stand  string // name of the Pod that standIn added for a template; empty: none was added
 }
 
 // index indexes the objects. Of two objects with one ID the later one counts.
@@ -100,7 +100,7 @@ func (w *world) setRecords(all []model.Record) {
 	}
 }
 
-// each yields the records of a kind with their type.
+// each yields the records of a kind, as type R.
 func each[R model.Record](w *world, of model.Kind) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		for _, r := range w.records[of] {
@@ -141,7 +141,7 @@ func (w *world) knows(kinds ...string) bool {
 	return !slices.ContainsFunc(kinds, func(of string) bool { return w.unread[of] != "" })
 }
 
-// location returns the file of an object; empty: a cluster's, or unknown.
+// location returns the location of an object in files; empty: the object is a cluster's, or unknown.
 func (w *world) location(id object.ID) string {
 	if o := w.byID[id]; o != nil {
 		return o.Location
@@ -159,7 +159,7 @@ func (w *world) foundRecord(code problem.Analyzer, r model.Record, field, format
 	w.found(code, normal.SourceObject(r.Meta().Key), field, format, args...)
 }
 
-// ofSystem reports whether a namespace is Kubernetes' own, or the control plane's.
+// ofSystem reports whether a namespace belongs to Kubernetes or is the control plane's.
 func (w *world) ofSystem(namespace string) bool {
 	return namespace == w.SystemNamespace || slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"},
 		namespace)

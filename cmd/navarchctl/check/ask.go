@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is the number of rights that are checked concurrently; listed bounds the missing rights in a line.
+// atOnce is the number of rights that are checked concurrently. listed is the maximum number of elements that some
+// lists.
 const (
 	atOnce = 8
 	listed = 6
 )
 
-// ask checks all rights. It adds one result for the required rights, and one for each optional feature.
+// ask checks the rights all, each by a call of about. It adds one result of check for the required rights, and one for
+// each optional feature that lacks a right. do is the advice for missing rights.
 func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -59,7 +61,7 @@ func (k *checker) ask(ctx context.Context, check subject, all []question, do str
 	}
 }
 
-// some lists the first elements.
+// some returns the first elements, and the number of further elements.
 func some(all []string) string {
 	text := strings.Join(all[:min(len(all), listed)], "; ")
 	if more := len(all) - listed; more > 0 {

@@ -56,13 +56,14 @@ func (k *checker) called(ctx context.Context, all []hook) {
 	}
 }
 
-// notCalled is the error of a dry run in which the API server did not call the webhook, or received no answer.
+// notCalled is the error of a dry run in which the API server did not call the webhook, or got no answer from it.
 type notCalled struct{ why string }
 
 func (n *notCalled) Error() string { return n.why }
 
-// attempt creates an object by a dry run. names are the webhooks that should be called. refused: one of them refused
-// the object.
+// attempt creates an object by a dry run and decodes the response into into. names are the webhooks that should be
+// called. refused reports that one of them denied the object; this is not an error. *notCalled: the API server could
+// not call one of them. Other errors are those of the API server.
 func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -82,7 +83,8 @@ func (k *checker) attempt(ctx context.Context, path string, object, into any, na
 	return false, err
 }
 
-// refuses tests a ValidatingWebhookConfiguration.
+// refuses tests the ValidatingWebhookConfiguration at path. found describes the success. *notCalled: the webhook was
+// not called.
 func (k *checker) refuses(ctx context.Context, path string) (found string, err error) {
 	of := &unstructured.Unstructured{}
 	if err := k.get(ctx, path, &of.Object); err != nil {
@@ -96,7 +98,8 @@ func (k *checker) refuses(ctx context.Context, path string) (found string, err e
 	return "the API server had a dry run refused", err
 }
 
-// injects tests a MutatingWebhookConfiguration.
+// injects tests the MutatingWebhookConfiguration at path. found describes the success. *notCalled: the webhook was not
+// called.
 func (k *checker) injects(ctx context.Context, path string) (found string, err error) {
 	var of admissionregistrationv1.MutatingWebhookConfiguration
 	if err := k.get(ctx, path, &of); err != nil {
@@ -128,7 +131,8 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	return "a dry run of a Pod in namespace " + namespace + " was given a proxy", nil
 }
 
-// selected returns a namespace, and labels of a Pod in it, that one of the webhooks selects.
+// selected returns a namespace and Pod labels that one of the webhooks selects. It tries the control plane's namespace
+// and "default". The error reports that neither is selected or a namespace cannot be read.
 func (k *checker) selected(ctx context.Context, of *admissionregistrationv1.MutatingWebhookConfiguration) (namespace string,
 	pod map[string]string, err error) {
 	revision := cmp.Or(of.Labels[label.IoIstioTag.Name], of.Labels[label.IoIstioRev.Name])

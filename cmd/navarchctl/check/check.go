@@ -2,10 +2,9 @@
 // API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the leader, the
 // replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
-// Owns: the list of checks, and the text of each result.
-// Reads: the API server, replicas' pages, their secure address.
+// Owns: the list of checks, and the text of each result. Reads: the API server, replicas' pages, their secure address.
 // Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. It
-// obtains no certificate, since a rotation of the mesh's roots waits for the holders of certificates.
+// obtains no certificate, because a rotation of the mesh's roots would wait for its expiry.
 package check
 
 import (
@@ -23,57 +22,59 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Status is the result of one check.
+// Status is the outcome of one check.
 type Status string
 
-// Statuses, from the best to the worst. Unknown: the check was not possible, for instance without a right of the
-// caller.
+// The statuses, from the best to the worst.
 const (
 	OK      Status = "ok"
-	Unknown Status = "unknown"
+	Unknown Status = "unknown" // the check was not possible, for example because the caller lacks a right
 	Warning Status = "warning"
 	Failure Status = "failure"
 )
 
-// Result is one line: the check, what was found, and, unless all is well, what to do.
+// Result is the result of one check, one line of the output.
 type Result struct {
-	Check  string `json:"check"`
-	Name   Name   `json:"name"` // of the kind of check
+	Check  string `json:"check"` // the examined thing, for humans; begins with the revision if there are several
+	Name   Name   `json:"name"`  // kind of check
 	Status Status `json:"status"`
-	Limit  string `json:"limit"`
-	Figure string `json:"figure"` // that the limit is for
-	Found  string `json:"found"`
-	Do     string `json:"do,omitempty"`
-	Remedy string `json:"remedy"` // page and anchor
+	Limit  string `json:"limit"`        // required figure, as text (Limits)
+	Figure string `json:"figure"`       // measured figure, as text; "within", "outside" or "unknown" without a number
+	Found  string `json:"found"`        // the finding, for humans
+	Do     string `json:"do,omitempty"` // advice; empty without a fault, and without advice
+	Remedy string `json:"remedy"`       // page and anchor of the remedy, PAGE#NAME; never empty
 }
 
-// Warned reports whether a result is a warning.
+// Warned reports whether at least one result is a warning.
 func Warned(all []Result) bool {
 	return slices.ContainsFunc(all, func(r Result) bool { return r.Status == Warning })
 }
 
-// Failed reports whether a result is a failure.
+// Failed reports whether at least one result is a failure.
 func Failed(all []Result) bool {
 	return slices.ContainsFunc(all, func(r Result) bool { return r.Status == Failure })
 }
 
-// Replica is a replica to examine.
+// Replica connects to the ports of one Pod of the control plane.
 type Replica struct {
-	Name       string // for messages
-	Monitoring int    // port of its pages
-	Client     *http.Client
-	Dial       func(ctx context.Context, port int) (net.Conn, error)
+	Name       string       // for messages
+	Monitoring int          // port of metrics and debug pages
+	Client     *http.Client // must connect requests for http://localhost:PORT to PORT of the Pod
+	// Dial must connect to a port of the Pod.
+	Dial func(ctx context.Context, port int) (net.Conn, error)
 }
 
 // Config selects the control plane to examine.
 type Config struct {
 	API                 *apiserver.Client
-	Namespace, Revision string // of the control plane; without a revision all of the namespace
-	// Pre: before there is a control plane. Replicas are not examined.
+	Namespace, Revision string // of the control plane; empty Revision: all revisions in the namespace
+	// Pre selects the checks before an installation. Replicas are not examined.
 	Pre bool
-	// Upgrade is the version that is to be installed; empty: no upgrade. Tool is the version of the program.
+	// Upgrade is the version that is to be installed; empty: no upgrade. Tool is the version of this program, which is
+	// compared with Upgrade.
 	Upgrade, Tool string
-	// Replica connects to a Pod of the control plane. The caller of Run must close the result.
+	// Replica returns the access to a Pod of the control plane. Run calls it at most once for each Pod, not
+	// concurrently. The caller of Run must close the connections after Run. nil is allowed with Pre only.
 	Replica func(*corev1.Pod) Replica
 }
 
@@ -90,7 +91,8 @@ type checker struct {
 // patience bounds one request.
 const patience = 20 * time.Second
 
-// Run performs all checks in order. A check that is not possible is a result too, not an error.
+// Run performs all checks and returns their results in order. A check that fails, or is not possible, is a result too.
+// Each request has a time limit of 20 s.
 func Run(ctx context.Context, c Config) []Result {
 	k := &checker{Config: c, made: map[string]Replica{}, secrets: map[string]string{}}
 	k.apiServer(ctx)
@@ -118,7 +120,7 @@ func Run(ctx context.Context, c Config) []Result {
 	return k.results
 }
 
-// ofRevision examines one revision with known Pods.
+// ofRevision examines the Pods of one revision.
 func (k *checker) ofRevision(ctx context.Context) {
 	k.replicas()
 	k.rights(ctx)
@@ -137,13 +139,13 @@ func (k *checker) add(of subject, status Status, found, do string) {
 	k.results = append(k.results, of.result(k.prefix, status, found, do))
 }
 
-// result returns the result of a check.
+// result returns the result of a check. prefix begins its text. Without a figure, the figure follows from the status.
 func (s subject) result(prefix string, status Status, found, do string) Result {
 	return Result{Check: prefix + s.text, Name: s.name, Status: status, Limit: Limits[s.name], Figure: cmp.Or(s.figure, usual[status]),
 		Found: found, Do: do, Remedy: Page + "#" + string(s.name)}
 }
 
-// get reads a JSON object of the API server.
+// get requests a path of the API server and decodes the JSON response into into.
 func (k *checker) get(ctx context.Context, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

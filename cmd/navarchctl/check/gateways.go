@@ -44,13 +44,14 @@ func (g *gateway) credentials() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
-// unserved has the forms of credentialName that are answered as absent, by how they begin
+// unserved contains the prefixes of credentialName that Navarch does not serve, with the reasons
 // (deploy/docs/gateways.md, Not served yet).
 var unserved = map[string]string{model.ExternalCredential: "is not served yet",
 	model.ConfigMapCredential: "is a ConfigMap, which has no private key"}
 
-// gateways checks, for each Gateway, that Pods serve it and that their service accounts may list the Secrets of their
-// namespace. Gateways of the Gateway API are reported. It adds nothing where there is no Gateway.
+// gateways checks, for each Gateway, that its selector matches Pods and that their service accounts may list the
+// Secrets of their namespace. Each Gateway of the Gateway API is reported as a fault. Without Gateways there is no
+// result.
 func (k *checker) gateways(ctx context.Context) {
 	check := NameGateways.of("gateways")
 	served, err := k.served(ctx, kinds[0].group, kinds[0].versions)
@@ -80,8 +81,8 @@ func (k *checker) gateways(ctx context.Context) {
 	}
 }
 
-// servers returns the faults of one Gateway, and adds the Pods that it selects to pods. A Gateway without a selector
-// is for all gateways, whichever these are.
+// servers returns the faults of one Gateway, and adds the Pods that it selects to pods. For a Gateway without a
+// selector, Pods are not examined. rights caches which service accounts may list Secrets.
 func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[string]bool) (faults []string, err error) {
 	needs := g.credentials()
 	for _, name := range needs {
@@ -123,7 +124,8 @@ func (k *checker) servers(ctx context.Context, g *gateway, pods, rights map[stri
 	return faults, nil
 }
 
-// gatewaySecrets checks whether the service accounts of the ingesters may read the Secrets that Gateways name.
+// gatewaySecrets checks whether the service accounts of replicas with role ingest may read the Secrets that Gateways
+// name.
 func (k *checker) gatewaySecrets(ctx context.Context) {
 	check := NameGatewaySecrets.of("secrets of gateways")
 	var faults []string
@@ -165,7 +167,7 @@ func (k *checker) may(ctx context.Context, namespace, account string, right *aut
 	return review.Status.Allowed, err
 }
 
-// accountReview asks whether a service account has a right.
+// accountReview returns the request for a review whether a service account has a right, on a resource or on a path.
 func accountReview(namespace, name string, of *authorizationv1.ResourceAttributes,
 	path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReview {
 	return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -174,7 +176,8 @@ func accountReview(namespace, name string, of *authorizationv1.ResourceAttribute
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}}
 }
 
-// ofGatewayAPI names the Gateways of the Gateway API, which are not served yet. The list is empty without this kind.
+// ofGatewayAPI returns a fault for each Gateway of the Gateway API, which Navarch does not serve. It returns nil if the
+// API server does not have this kind.
 func (k *checker) ofGatewayAPI(ctx context.Context) []string {
 	var list struct{ Items []gateway }
 	err := k.get(ctx, "/apis/gateway.networking.k8s.io/v1/gateways", &list)

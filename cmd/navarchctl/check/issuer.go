@@ -6,18 +6,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// issuer is the signer for the control plane's workloads (the chart's issuer.kind). With another issuer than its own
-// CA, the operator does what the leader does otherwise (deploy/docs/security-ca.md, Another CA;
-// deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
+// issuer is the kind of CA that signs certificates for workloads (the chart's issuer.kind). If it is not Navarch's own
+// CA, the operator must write the roots and caBundles that the leader writes otherwise (deploy/docs/security-ca.md,
+// Another CA; deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
 type issuer int
 
-// Issuers; ownCA also if the control plane has no known Pods.
+// The issuers.
 const (
 	ownCA   issuer = iota
 	signers        // Kubernetes signers, which role ca uses (EXTERNAL_CA)
 	otherCA        // a separate CA: no process has role ca
 )
 
+// issuer returns the issuer by the roles and environment of the control plane's Pods; ownCA without Pods.
 func (k *checker) issuer() issuer {
 	if len(k.pods) == 0 {
 		return ownCA
@@ -40,7 +41,7 @@ func hasEnv(pod *corev1.Pod, name, value string) bool {
 	})
 }
 
-// failurePolicy returns the advice for a validation webhook with Ignore.
+// failurePolicy returns the advice for a validation webhook whose failurePolicy is Ignore.
 func (i issuer) failurePolicy() string {
 	if i == ownCA {
 		return "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing"
@@ -56,8 +57,8 @@ func (i issuer) bundle() string {
 	return "caBundle is yours where the certificate is not the mesh's: the chart's issuer.servingRoots"
 }
 
-// roots returns the status and the advice if the control plane's namespace has no roots for workloads. With another
-// issuer only namespaces with workloads need them.
+// roots returns the status and the advice if the control plane's namespace has no root certificates for workloads. With
+// an issuer other than ownCA, only namespaces with workloads need them.
 func (i issuer) roots() (Status, string) {
 	if i == ownCA {
 		return Failure, "the leader writes it: see its log, and --write-root-certs"

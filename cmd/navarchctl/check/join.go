@@ -36,7 +36,8 @@ const (
 	lifetime   = 15 * time.Minute // of the token
 )
 
-// join performs a workload's steps at each replica: it shows a token to the CA, and requests clusters.
+// join performs the steps of a starting workload at each replica: it sends a token to the CA, and requests clusters by
+// ADS.
 func (k *checker) join(ctx context.Context) {
 	check := NameWorkload.of("certificate and configuration of a workload")
 	asked := k.processes("xds", "ca")
@@ -144,11 +145,12 @@ func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// notACSR replaces a certificate signing request. The CA refuses it after it has verified the token, admitted the
-// request, and found its signing key. So no certificate is issued, for which a rotation of the roots would wait.
+// notACSR is sent instead of a certificate signing request. The CA refuses it only after it has verified the token,
+// admitted the request, and found its signing key. So the check tests these steps, and no certificate is issued.
 const notACSR = "navarchctl check: this is not a certificate signing request"
 
-// certificate requests a certificate with notACSR. nil: the CA would have signed a valid request.
+// certificate sends notACSR to the CA. It returns nil if the CA refuses only that text: it would have signed a valid
+// request.
 func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: notACSR})
 	switch status.Code(err) {
@@ -160,7 +162,8 @@ func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// checkAddress is from a documentation range (RFC 5737), so it has no endpoint.
+// checkAddress is the address of the simulated sidecar. It is from a documentation range (RFC 5737), so no workload of
+// the mesh has it.
 const checkAddress = "192.0.2.1"
 
 // node returns the node of a sidecar without a workload.

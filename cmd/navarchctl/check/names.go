@@ -2,10 +2,10 @@ package check
 
 import "strconv"
 
-// Name identifies a kind of check. It is the anchor of its section in deploy/docs/checks.md.
+// Name identifies a kind of check, for programs. It is also the anchor of the check's section on Page.
 type Name string
 
-// The checks, in the order of the page.
+// The names of the checks, in the order of Page.
 const (
 	NameAPIServer       Name = "api-server"
 	NameClock           Name = "clock"
@@ -39,7 +39,7 @@ const (
 	NameUpgradeFleet    Name = "upgrade-fleet"
 )
 
-// Limits are the limits of the checks: what a figure has to be.
+// Limits contains the required figure of each check, as text (Result.Limit). It must not be changed.
 var Limits = map[Name]string{
 	NameAPIServer: "Kubernetes 1." + strconv.Itoa(oldest) + " or later", NameClock: "at most " + tolerated.String() + " apart",
 	NameDefinitions: "0 kinds missing", NameGateways: "0 faults", NameGatewaySecrets: "0 Secrets unreadable",
@@ -55,30 +55,30 @@ var Limits = map[Name]string{
 	NameUpgradeRoom: "2 ready replicas of each role", NameUpgradeFleet: "0 proxies behind or refusing",
 }
 
-// Page is the page of remedies.
+// Page is the path of the page with the remedies.
 const Page = "deploy/docs/checks.md"
 
-// subject is a check of one thing, with its figure.
+// subject is a check of one thing, for example one replica, with the measured figure.
 type subject struct {
 	name   Name
 	text   string
-	figure string // empty: it follows from the status
+	figure string // empty: the word for the status (usual)
 }
 
-// of returns the check of a thing.
+// of returns the check of the thing that text names.
 func (n Name) of(text string) subject { return subject{name: n, text: text} }
 
-// with appends to the text.
+// with returns the subject with a longer text, without a figure.
 func (s subject) with(text string) subject { return subject{name: s.name, text: s.text + text} }
 
-// at returns the subject with its figure.
+// at returns the subject with a figure.
 func (s subject) at(figure string) subject {
 	s.figure = figure
 	return s
 }
 
-// count is at for a number of things.
+// count returns the subject with a number as its figure.
 func (s subject) count(n int) subject { return s.at(strconv.Itoa(n)) }
 
-// usual are the figures of results that state none.
+// usual contains the figures of results without a measured figure.
 var usual = map[Status]string{OK: "within", Unknown: "unknown", Warning: "outside", Failure: "outside"}

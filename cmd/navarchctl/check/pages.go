@@ -21,10 +21,10 @@ type problem struct {
 	Object, Location, Field, Code, Severity, Message string
 }
 
-// severe is the severity of objects without effect.
+// severe is the severity of problems because of which an object does not apply.
 const severe = of.Error
 
-// page requests a page of a replica.
+// page requests a page of a replica. It reads at most 8 MiB of the body. An HTTP error status is not an error.
 func (r Replica) page(ctx context.Context, port int, path string) (status int, body []byte, head http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,7 +79,8 @@ func (k *checker) pages(ctx context.Context) {
 	k.reportConcerns(unique(found))
 }
 
-// debug decodes one of a replica's debug pages.
+// debug requests a page on the replica's monitoring port and decodes its JSON into into. A status other than 200 is an
+// error.
 func (r Replica) debug(ctx context.Context, path string, into any) error {
 	status, body, _, err := r.page(ctx, r.Monitoring, path)
 	switch {
@@ -91,7 +92,7 @@ func (r Replica) debug(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// unique merges equal problems of several replicas, and sorts by object.
+// unique merges equal problems of several replicas, and sorts them by object. It changes all.
 func unique(all []problem) []problem {
 	slices.SortFunc(all, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field),
@@ -100,16 +101,17 @@ func unique(all []problem) []problem {
 	return slices.CompactFunc(all, func(a, b problem) bool { return a.Object == b.Object && a.Field == b.Field && a.Message == b.Message })
 }
 
-// concern groups the problems of one subject into one result.
+// concern is a group of problems that makes one result.
 type concern struct {
 	check    subject
-	fine, do string
-	fails    bool // its errors are failures
-	warns    bool // its warnings are warnings
+	fine, do string // text without problems; advice for problems
+	fails    bool   // its errors make the result a failure, else a warning
+	warns    bool   // its warnings make the result a warning, else it is ok
 	is       func(problem) bool
 }
 
-// concerns are tried in order. Policies without effect close what they select (deploy/docs/compatibility.md).
+// concerns are the groups; a problem belongs to the first that contains it. Errors of policies are failures because
+// workloads refuse all requests under an invalid policy (deploy/docs/compatibility.md).
 var concerns = []concern{
 	{NameEtcd.of("etcd"), "it answers, and has room", "see deploy/docs/etcd.md",
 		true, true, func(p problem) bool { return p.Object == "etcd" }},
@@ -125,7 +127,7 @@ var concerns = []concern{
 	{NameConfiguration.of("configuration"), "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
 }
 
-// reportConcerns makes a result of each concern.
+// reportConcerns adds one result for each concern.
 func (k *checker) reportConcerns(found []problem) {
 	for _, c := range concerns {
 		var errors, warnings []string

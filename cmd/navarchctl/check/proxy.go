@@ -8,25 +8,27 @@ import (
 	"time"
 )
 
-// behindProxy bounds the time for which a proxy may be behind.
+// behindProxy is the maximum time for which a proxy may lack a sent version.
 const behindProxy = time.Minute
 
-// Proxy has the state of one proxy, as its replicas report it.
+// Proxy contains the state of one proxy, as replicas of the control plane report it. All texts may be untrusted.
 type Proxy struct {
 	Name     string
-	Replicas []string // that it is connected to
-	Missing  []string // replicas that did not answer
-	// Behind lists the types of resources with something on its way. Since is when the proxy was last in sync; zero: it
-	// is, or has never been, or the time is not known.
+	Replicas []string // replicas that the proxy is connected to
+	Missing  []string // replicas that did not answer, so that they may have the proxy too
+	// Behind lists the resource types with versions that the proxy has not acknowledged. Since is the last time at
+	// which the proxy had acknowledged all; zero: it has acknowledged all now, never had, or the time is not known.
 	Behind []string
 	Since  time.Time
-	// Refused and Withheld describe resources, with the reasons.
+	// Refused lists resources that the proxy refused, Withheld those that the control plane does not send to it because
+	// other proxies refused them; each with the reason.
 	Refused, Withheld []string
 	// Errors are the errors of objects in the proxy's namespace.
 	Errors []string
 }
 
-// OfProxy judges one proxy. Texts of the proxy and of objects are untrusted.
+// OfProxy returns the results of the checks of one proxy at the time now. For a proxy without a connection it returns
+// one result. It sorts p.Refused and p.Withheld, and does not escape texts.
 func OfProxy(p Proxy, now time.Time) (all []Result) {
 	add := func(name Name, figure string, status Status, found, do string) {
 		all = append(all, name.of("proxy "+p.Name).at(figure).result("", status, found, do))
@@ -66,7 +68,7 @@ func OfProxy(p Proxy, now time.Time) (all []Result) {
 	return all
 }
 
-// resources adds the check of a list that should be empty.
+// resources adds the result for a list that should be empty: a failure if it is not. It sorts found.
 func resources(add func(Name, string, Status, string, string), name Name, found []string, fine, do string) {
 	if len(found) == 0 {
 		add(name, "0", OK, fine, "")

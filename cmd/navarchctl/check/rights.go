@@ -13,12 +13,11 @@ import (
 	"navarch.io/navarch/store/admit/inject"
 )
 
-// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it. optional names
-// the only feature that needs the rule; empty: always required.
+// rule is an RBAC rule of deploy/docs/kubernetes.md, Rights, with the roles of navarchd that need it.
 type rule struct {
 	rbacv1.PolicyRule
 	roles    []string
-	optional string // the feature that needs it
+	optional string // the only feature that needs the rule; empty: always required
 }
 
 func allow(group string, resources []string, verbs []string, names ...string) rbacv1.PolicyRule {
@@ -132,7 +131,8 @@ func (q question) String() string {
 	return text
 }
 
-// questions returns the rights that any of roles needs, in a namespace; empty: in the whole cluster.
+// questions returns the rights of rules that any of roles needs. They are for a namespace; empty: for the whole
+// cluster.
 func questions(rules []rule, namespace string, roles []string) (all []question) {
 	for _, of := range rules {
 		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
@@ -161,8 +161,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 	return all
 }
 
-// withNames adapts questions to the names of the revision's ConfigMaps and webhook configurations, which end with the
-// revision and, for the validator, the namespace.
+// withNames replaces, in all, the names of ConfigMaps and webhook configurations by those of the examined revision, and
+// returns all. These names end with the revision and, for the validator, the namespace.
 func (k *checker) withNames(all []question) []question {
 	hooks := inject.Webhooks{Namespace: k.Namespace, Revision: k.Revision}
 	for _, q := range all {

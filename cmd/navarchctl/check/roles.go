@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// controlPlane lists the control plane's Pods by revision: of one revision if it is stated, else of all. It is an error
-// if there is no Pod.
+// controlPlane lists the control plane's Pods by revision: those of Config.Revision, or of all revisions if it is
+// empty. It is an error if there is no Pod.
 func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, error) {
 	seen, of := map[string]bool{}, map[string][]corev1.Pod{}
 	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
@@ -54,7 +54,7 @@ func revisionOf(pod *corev1.Pod) string {
 	return "default"
 }
 
-// replicas counts the Pods, and names those that are not queried.
+// replicas adds the result for the number of Pods that are not ready, which the other checks do not query.
 func (k *checker) replicas() {
 	var others []string
 	for _, pod := range k.pods {
@@ -92,7 +92,7 @@ func (k *checker) processes(roles ...string) (all []process) {
 	return all
 }
 
-// replica returns the connection to a Pod, made once.
+// replica returns the access to a Pod. It calls Config.Replica once for each Pod.
 func (k *checker) replica(pod *corev1.Pod) Replica {
 	one, made := k.made[pod.Name]
 	if !made {
@@ -102,7 +102,7 @@ func (k *checker) replica(pod *corev1.Pod) Replica {
 	return one
 }
 
-// rolesOf returns the roles in a Pod's arguments, else all.
+// rolesOf returns the roles in a Pod's argument --roles; without this argument all roles.
 func rolesOf(pod *corev1.Pod) []string {
 	if list := argument(pod, "--roles"); list != "" {
 		return strings.Split(list, ",")

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// sizeAnnotation is the chart's annotation of Pods that serve proxies: the number of proxies for the installed size.
-// Pods of Deployments without a memory limit do not have it.
+// sizeAnnotation is the chart's annotation of Pods that serve proxies, with the number of proxies that the installed
+// size is for. Pods of Deployments without a memory limit do not have it.
 const sizeAnnotation = "navarch.io/proxies"
 
-// size compares the number of connected proxies with that of the installed size.
+// size compares the number of connected proxies with the number that the installed size is for.
 func (k *checker) size(ctx context.Context) {
 	check := NameSize.of("proxies")
 	servers := k.processes("xds")

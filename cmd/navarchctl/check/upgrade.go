@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// upgrade examines whether the control plane can be replaced by another version now. The other checks have run before.
+// upgrade checks whether the control plane can be replaced by version Config.Upgrade now, in addition to the other
+// checks.
 func (k *checker) upgrade(ctx context.Context) {
 	tool := NameUpgradeTool.of("navarchctl").at(k.Tool)
 	if k.Tool == k.Upgrade {
@@ -26,7 +27,7 @@ func (k *checker) upgrade(ctx context.Context) {
 	k.fleet(ctx)
 }
 
-// running checks that one version runs, so that no other upgrade is under way.
+// running checks that all replicas have the same version: otherwise another upgrade is under way.
 func (k *checker) running(ctx context.Context) {
 	by := map[string][]string{}
 	for _, r := range k.processes(everyRole...) {
@@ -75,7 +76,7 @@ func (k *checker) room() {
 	k.add(check.at("2 or more"), OK, "a second replica serves while one is replaced", "")
 }
 
-// fleet checks that proxies are in sync, so that faults after the upgrade are the upgrade's.
+// fleet checks that all proxies are in sync. Then faults after the upgrade are caused by the upgrade.
 func (k *checker) fleet(ctx context.Context) {
 	check := NameUpgradeFleet.of("proxies in sync")
 	var last error = errNoReplica

@@ -25,15 +25,15 @@ type hook struct {
 
 func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// configurations returns all configurations of a cluster with a revision.
+// configurations returns all webhook configurations of the cluster that have a revision label.
 func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return hooks.OfRevisions(ctx, k.API)
 }
 
-// hooks returns the webhooks that the control plane answers: they lead to its namespace, and have the stated revision,
-// if any.
+// hooks returns the webhooks that call a Service in the control plane's namespace: those of the examined revision, or
+// of all revisions if none is selected.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -46,7 +46,8 @@ func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	return own, err
 }
 
-// webhooks checks whether the API server reaches a replica by the control plane's webhooks, and trusts it.
+// webhooks checks, for each of the control plane's webhooks, its Service, and whether replicas have a certificate that
+// the caBundle verifies. Then it makes the API server call the webhooks (called).
 func (k *checker) webhooks(ctx context.Context) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -77,7 +78,7 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 }
 
-// webhook checks one webhook, and returns the advice for a fault.
+// webhook checks one webhook. The error describes a fault, do is the advice for this fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
@@ -135,7 +136,7 @@ func (k *checker) ready(ctx context.Context, namespace, service string) (n int, 
 	return n, nil
 }
 
-// handshake connects to a replica as an API server with this configuration would.
+// handshake performs a TLS handshake with a replica, as an API server with this configuration would.
 func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -147,7 +148,7 @@ func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error
 	return tls.Client(conn, conf).HandshakeContext(ctx)
 }
 
-// abandoned reports webhooks of a revision without Pods that lead to the control plane's namespace.
+// abandoned reports webhooks that call a Service in the control plane's namespace although their revision has no Pods.
 func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	all, err := k.hooks(ctx)
 	if err != nil {
@@ -162,7 +163,8 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 }
 
-// others reports webhooks of other control planes before ours is installed.
+// others reports webhooks of control planes that exist before an installation. Those of the same revision are a
+// warning.
 func (k *checker) others(ctx context.Context) {
 	check := NameOthers.of("control planes that are there")
 	all, err := k.configurations(ctx)

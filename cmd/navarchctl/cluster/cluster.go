@@ -27,33 +27,35 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Flags select a cluster and its control plane.
+// Flags are the flags that select a cluster and its control plane.
 type Flags struct {
+	// Kubeconfig is a path; empty: $KUBECONFIG, else ~/.kube/config. Context is a context of it; empty: the current
+	// one.
 	Kubeconfig, Context string
-	Namespace           string // of the control plane
-	Revision            string // empty: all revisions
+	Namespace           string // namespace of the control plane
+	Revision            string // revision of the control plane; empty: all revisions
 }
 
-// Bind adds the flags, with istioctl's names.
+// Bind adds all flags to s, with istioctl's names.
 func (f *Flags) Bind(s *pflag.FlagSet) {
 	f.BindCluster(s)
 	s.StringVarP(&f.Revision, "revision", "r", "", "Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
 }
 
-// BindCluster adds the flags for cluster and namespace, for commands with another meaning of --revision.
+// BindCluster adds all flags except --revision, for commands in which --revision has another meaning.
 func (f *Flags) BindCluster(s *pflag.FlagSet) {
 	f.BindKubeconfig(s)
 	s.StringVarP(&f.Namespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
 }
 
-// BindKubeconfig adds the flags for the cluster alone.
+// BindKubeconfig adds --kubeconfig and --context only.
 func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
 	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config).")
 	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
-// Given reports whether a kubeconfig is selected: by --kubeconfig, --context or $KUBECONFIG, which need not name an
-// existing file, or by a file at the default path.
+// Given reports whether a kubeconfig is selected. That is so if --kubeconfig, --context or $KUBECONFIG is set, even to
+// a file that does not exist, or if a file exists at the default path.
 func (f *Flags) Given() bool {
 	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
@@ -79,15 +81,16 @@ func Contexts(kubeconfig string) []string {
 	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
-// Cluster is a kubeconfig's cluster and the control plane to find in it.
+// Cluster is the access to a cluster and its control plane. Make it with Flags.Open. It is safe for concurrent use.
 type Cluster struct {
-	Flags
+	Flags  // Context is the context that was chosen; empty with the service account of a Pod
 	API    *apiserver.Client
 	config *rest.Config
 }
 
-// Open reads the kubeconfig; without one it uses this process's service account. It sends no request. Errors name the
-// flag and the context, or the paths that were tried.
+// Open reads the kubeconfig and returns the cluster. In a Pod without a kubeconfig it uses the Pod's service account.
+// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. They name the flag and the
+// context, or the paths that were tried.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -111,7 +114,7 @@ func (f *Flags) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// String describes the cluster, for messages.
+// String returns "context NAME", or "the API server URL" without a context, for messages.
 func (c *Cluster) String() string {
 	if c.Context == "" {
 		return "the API server " + c.API.Address()
@@ -124,7 +127,7 @@ const (
 	processName = "navarchd" // label app.kubernetes.io/name of all Pods of the control plane
 )
 
-// Selector returns the label selector of replicas.
+// Selector returns the label selector of the Pods that Replicas lists.
 func (c *Cluster) Selector() string { return c.selector("app=" + replicaApp) }
 
 func (c *Cluster) selector(s string) string {
@@ -134,20 +137,20 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the Pods that serve proxies, sorted by name. ready has the ready Pods, and the Pods that are being
-// deleted and still run, because they have proxies until they are drained. others describes the remaining Pods ("NAME
-// (why it gets no request)"). It is an error if ready would be empty. Errors name the context or the API server, the
-// namespace and the labels.
+// Replicas lists the Pods of the control plane that serve proxies. ready contains, sorted by name, the ready Pods, and
+// the Pods that are being deleted and still run, because they have proxies until they are drained. others contains a
+// text "NAME (REASON)" for each further Pod. Errors: the request fails, or there is no Pod for ready. They name the
+// context or the API server, the namespace and the labels. The caller must close the Pods that it has dialled.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }
 
-// Processes lists the Pods of the control plane with any role, as Replicas does. Errors are those of Replicas.
+// Processes lists the Pods of the control plane with any role. Results and errors are those of Replicas.
 func (c *Cluster) Processes(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
 }
 
-// ready lists the Pods of at least one selector.
+// ready lists the Pods that match at least one of the selectors, each once.
 func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod, others []string, err error) {
 	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, strings.Join(selectors, " or "))
 	seen := map[string]bool{}
@@ -187,7 +190,8 @@ func draining(pod *corev1.Pod) bool {
 		func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
-// Unready returns why a Pod accepts no new connections: it is being deleted, or not ready. Empty: it accepts them.
+// Unready returns the reason why a Pod accepts no new connections: it is being deleted, or not ready. It returns "" for
+// a Pod that accepts them.
 func Unready(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it is being deleted"

@@ -26,7 +26,7 @@ import (
 type Pod struct {
 	Namespace, Name string
 	Account         string // service account
-	Revision        string // label istio.io/rev; empty: it has no such label
+	Revision        string // label istio.io/rev; empty: the Pod has no such label
 	Monitoring      int    // port of metrics and debug pages
 	of              *Cluster
 
@@ -35,10 +35,12 @@ type Pod struct {
 	requests atomic.Int64
 }
 
-// monitoringPort is istiod's. A Pod's Prometheus annotation may name another one, which istioctl uses too.
+// monitoringPort is istiod's port, the default. A Pod's annotation prometheus.io/port may name another port, as for
+// istioctl.
 const monitoringPort = 15014
 
-// Pod returns a Pod of the cluster by its API object. It connects at the first Dial.
+// Pod returns the access to a Pod by its API object, which it does not keep. It sends no request: the first Dial
+// connects. The caller must call Close.
 func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 	p := &Pod{Namespace: pod.Namespace, Name: pod.Name, Account: pod.Spec.ServiceAccountName,
 		Revision: pod.Labels[label.IoIstioRev.Name], Monitoring: monitoringPort, of: c}
@@ -48,11 +50,11 @@ func (c *Cluster) Pod(pod *corev1.Pod) *Pod {
 	return p
 }
 
-// String describes the Pod, for messages.
+// String returns "Pod NAMESPACE/NAME", for messages.
 func (p *Pod) String() string { return "Pod " + p.Namespace + "/" + p.Name }
 
-// Client returns a client for HTTP requests to the Pod. The URL's host must be localhost; its port selects the Pod's
-// port.
+// Client returns an HTTP client without a time limit whose requests go to the Pod. The host of the URL should be
+// localhost; its port selects the Pod's port. Each call returns another client, with its own idle connections.
 func (p *Pod) Client() *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
@@ -68,8 +70,10 @@ func (p *Pod) Client() *http.Client {
 	return &http.Client{Transport: progress.Transport(&http.Transport{DialContext: dial})}
 }
 
-// Dial connects to a port of the Pod's network namespace, from its loopback. Errors name the Pod and the kubeconfig's
-// context. If no process listens on the port, the first Read or Write fails.
+// Dial connects to a port of the Pod, from the loopback address of its network namespace. It blocks until the
+// connection is made or ctx ends. Errors: the API server refuses the port-forward, or ctx ends. They name the Pod, the
+// port and the kubeconfig's context. If no process listens on the port, Dial succeeds, and the first Read or Write
+// fails. The caller must close the connection.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
 	if ctx.Err() != nil { // an existing link could win the select below
@@ -131,7 +135,8 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	return c, nil
 }
 
-// said returns the node's reason for not connecting to a port, if it arrives within failureLag; nil: none.
+// said returns the node's message about a failure to connect to a port. It returns nil if no message arrives within
+// failureLag.
 func (p *Pod) said(failures httpstream.Stream, port int) error {
 	done := make(chan error, 1)
 	go func() { done <- failure(failures, p, port) }() // ends with the stream
@@ -143,7 +148,8 @@ func (p *Pod) said(failures httpstream.Stream, port int) error {
 	}
 }
 
-// failure reads the node's message about a port until its stream of failures ends; nil: no message.
+// failure returns the node's message about a failed port as an error, and nil if failures ends without a message. It
+// blocks until failures ends.
 func failure(failures io.Reader, p *Pod, port int) error {
 	text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure))
 	if len(text) == 0 {
@@ -196,7 +202,7 @@ func (p *Pod) connect() (httpstream.Connection, error) {
 	return link, nil
 }
 
-// Close ends all connections to the Pod.
+// Close ends all connections to the Pod. A later Dial connects again.
 func (p *Pod) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +212,7 @@ func (p *Pod) Close() {
 	}
 }
 
-// conn is a connection to a port: a pipe whose other end is copied to streams of the link.
+// conn is a connection to a port: one end of a pipe. carry copies between the other end and streams of the link.
 type conn struct {
 	net.Conn
 	data   httpstream.Stream
@@ -225,7 +231,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.because(err)
 }
 
-// because returns the node's message, if that is why a connection ended.
+// because returns the node's message instead of err if the node reported a failure. It returns nil for nil.
 func (c *conn) because(err error) error {
 	if failed := c.failed.Load(); err != nil && failed != nil {
 		return *failed
@@ -239,13 +245,15 @@ func (c *conn) Close() error {
 	return errors.Join(err, c.data.Reset())
 }
 
-// mostOfFailure bounds a node's message in bytes. failureLag is the wait for the message after the end of the data.
+// mostOfFailure is the maximum size of a node's message in bytes. failureLag is the time to wait for the message after
+// the data has ended.
 const (
 	mostOfFailure = 4 << 10
 	failureLag    = time.Second
 )
 
-// carry copies in both directions until both have ended. why returns the node's message.
+// carry copies between far and the streams in both directions, until both have ended. why must block until the node
+// reports a failure, which it returns, or the stream of failures ends (nil).
 func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
 	said := make(chan struct{})
 	go func() {

@@ -16,9 +16,10 @@ import (
 // tokenSeconds is the requested lifetime of a token: the shortest that API servers grant.
 const tokenSeconds = 600
 
-// Token returns a token that identifies the kubeconfig's user to the API server. A kubeconfig with a client certificate
-// has no token. Then a token is requested of a service account in the control plane's namespace, which
-// requires the permission to create one. Errors name the account.
+// Token returns a bearer token with which a process of the control plane can authenticate the caller. It is the token
+// of the kubeconfig's user. A kubeconfig with a client certificate has no token: then Token creates a token, valid for
+// 10 minutes, for the given service account in the control plane's namespace. Errors: the kubeconfig's credential
+// plugin fails, or the user may not create the token.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)
 	if err != nil || token != "" {
@@ -36,7 +37,8 @@ func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	return given.Status.Token, nil
 }
 
-// own returns the token that requests to the API server carry; empty: none.
+// own returns the bearer token in requests to the API server; empty: the kubeconfig has no token. It sends no request
+// to the API server.
 func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	seen := func(r *http.Request) (*http.Response, error) {
 		token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -13,36 +13,38 @@ import (
 	"navarch.io/navarch/deploy/fidelity"
 )
 
-// seen has the facts about a proxy that conditions read beside one difference.
+// seen has the facts about a proxy that conditions read besides the difference itself. Throughout this package,
+// "theirs" is istiod's configuration and "ours" is Navarch's.
 type seen struct {
 	theirClusters map[string]bool
 	ourClusters   map[string]bool
-	// theirEmpty has istiod's assignments without endpoints.
+	// theirEmpty has the names of istiod's assignments without endpoints.
 	theirEmpty map[string]bool
-	resource   pair // the resource that differs, cleaned
+	resource   pair // the resource that differs, in the form that clean returns
 }
 
-// conditions are the conditions of lines, in any mesh: each is checked of both values, of the messages around them,
-// and of the proxy's clusters, so that a line argues for nothing else than its row of the page.
+// conditions maps the names in the fidelity lists to the conditions of lines that hold in any mesh. A condition
+// verifies both values, the messages around them and the proxy's clusters, so a line applies only to the differences
+// that its row in fidelity.md explains.
 var conditions = map[string]func(d difference, s *seen) bool{
-	// One value is absent.
+	// Only one side has a value.
 	"ours-only":   func(d difference, _ *seen) bool { return d.theirs == nil && d.ours != nil },
 	"theirs-only": func(d difference, _ *seen) bool { return d.ours == nil && d.theirs != nil },
-	// Ours alone is set, to true.
+	// Ours is true, and theirs is absent.
 	"ours-true": func(d difference, _ *seen) bool { return d.theirs == nil && d.ours == true },
-	// istiod alone has tags, of spans that are not made.
+	// istiod alone has tags of spans, and without a tracing provider no span is made.
 	"no-provider": func(d difference, _ *seen) bool {
 		around := d.parent()
 		return d.ours == nil && around.theirs["provider"] == nil && around.ours["provider"] == nil
 	},
-	// The cluster resolves no names.
+	// The cluster does not resolve DNS names.
 	"no-names": func(d difference, s *seen) bool {
 		return !strings.HasSuffix(text(s.resource.theirs["type"]), "_DNS") && s.resource.theirs["type"] == s.resource.ours["type"]
 	},
 	"names": func(d difference, s *seen) bool {
 		return d.theirs == nil && (strings.HasSuffix(text(s.resource.ours["type"]), "_DNS") || s.resource.ours["cluster_type"] != nil)
 	},
-	// Ours alone has metadata, with the digest of the endpoints without mTLS.
+	// Ours alone has metadata, and it contains only Navarch's digest of the endpoints without mTLS.
 	"digest": func(d difference, _ *seen) bool {
 		metadata, _ := d.ours.(map[string]any)
 		filters, _ := metadata["filter_metadata"].(map[string]any)
@@ -54,7 +56,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	"no-endpoints": func(d difference, _ *seen) bool {
 		locality, is := d.theirs.(map[string]any)
 		list, _ := locality["lb_endpoints"].([]any)
-		return is && d.ours == nil && len(list) == 0 && len(d.around) == 1 // of the assignment, not of a locality
+		return is && d.ours == nil && len(list) == 0 && len(d.around) == 1 // the path is that of a locality
 	},
 	"repeated":              repeated,
 	"missing-port":          missingPort,
@@ -84,7 +86,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 		return d.theirs == nil && len(filters) == 1 && nameOf(filters[0]) == "envoy.filters.listener.tls_inspector"
 	},
 	"nowhere": nowhere,
-	// istiod names the host of the cluster that the message has on both sides, ours the cluster.
+	// Both sides name the same cluster; istiod's value is the host of the cluster, ours is the cluster in SNI form.
 	"authority": func(d difference, _ *seen) bool {
 		cluster := text(d.parent().theirs["cluster_name"])
 		return cluster != "" && cluster == d.parent().ours["cluster_name"] && strings.HasSuffix(cluster, "|"+text(d.theirs)) &&
@@ -92,11 +94,11 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	},
 }
 
-// destination splits the name of an outbound cluster.
+// destination splits the name of an outbound cluster into port, subset and host.
 var destination = regexp.MustCompile(`^"?outbound\|(\d+)\|([^|]*)\|([^|"]+)"?$`)
 
-// missingPort reports whether istiod sends to a cluster that does not exist, and ours to one of the same host and
-// subset that does.
+// missingPort reports whether theirs names a cluster that istiod did not send, and ours names an existing one of the
+// same host and subset, but another port.
 func missingPort(d difference, s *seen) bool {
 	return otherPort(text(d.theirs), text(d.ours), s)
 }
@@ -107,8 +109,8 @@ func otherPort(theirs, ours string, s *seen) bool {
 		!s.theirClusters[theirs] && s.theirClusters[ours] && s.ourClusters[ours]
 }
 
-// weightedPort reports whether an entry of weighted clusters has its counterpart in the other list, which differs by
-// missingPort alone.
+// weightedPort reports whether the entry of weighted clusters that one side lacks equals an entry of that side except
+// for a difference of missingPort.
 func weightedPort(d difference, s *seen) bool {
 	entry, others, reversed := d.theirs, d.parent().ours, false
 	if entry == nil {
@@ -127,7 +129,7 @@ func weightedPort(d difference, s *seen) bool {
 	return false
 }
 
-// renamed returns a message without its name.
+// renamed returns a copy of a message without its name.
 func renamed(v any) any {
 	fields, _ := v.(map[string]any)
 	out := maps.Clone(fields)
@@ -135,8 +137,7 @@ func renamed(v any) any {
 	return out
 }
 
-// routed reports whether the field is in a route whose destination, or one of whose destinations, missingPort
-// explains.
+// routed reports whether the field is in a route with a destination whose difference is one of missingPort.
 func routed(d difference, s *seen) bool {
 	for _, p := range d.around {
 		for _, theirs := range destinations(p.theirs) {
@@ -148,7 +149,7 @@ func routed(d difference, s *seen) bool {
 	return false
 }
 
-// destinations returns the clusters of the action of a route.
+// destinations returns the clusters in the action of a route: the single one (may be empty), then weighted ones.
 func destinations(action map[string]any) []string {
 	all := []string{text(action["cluster"])}
 	weighted, _ := action["weighted_clusters"].(map[string]any)
@@ -159,7 +160,7 @@ func destinations(action map[string]any) []string {
 	return all
 }
 
-// parent returns the message of the field.
+// parent returns the messages that contain the field on both sides; zero for a whole resource.
 func (d difference) parent() pair {
 	if len(d.around) == 0 {
 		return pair{}
@@ -172,7 +173,7 @@ func text(v any) string {
 	return s
 }
 
-// repeated reports whether istiod's assignment has addresses several times, and ours the same addresses once.
+// repeated reports whether both assignments have the same addresses, ours each once and istiod's some several times.
 func repeated(_ difference, s *seen) bool {
 	theirs, ours := endpointsOf(s.resource.theirs), endpointsOf(s.resource.ours)
 	more := false
@@ -185,7 +186,7 @@ func repeated(_ difference, s *seen) bool {
 	return more && len(ours) == len(theirs)
 }
 
-// endpointsOf counts the addresses of an assignment.
+// endpointsOf maps each address of an assignment to the number of its occurrences.
 func endpointsOf(assignment map[string]any) map[string]int {
 	all := map[string]int{}
 	localities, _ := assignment["endpoints"].([]any)
@@ -199,7 +200,7 @@ func endpointsOf(assignment map[string]any) map[string]int {
 	return all
 }
 
-// terminals are the filters that end a chain.
+// terminals matches the names of terminal filters, which have to be the last of a chain.
 var terminals = regexp.MustCompile(`^envoy\.filters\.(http\.router|network\.(tcp_proxy|http_connection_manager))(~\d+)?$`)
 
 func terminalLast(order any) bool {
@@ -207,7 +208,8 @@ func terminalLast(order any) bool {
 	return len(list) > 0 && terminals.MatchString(text(list[len(list)-1]))
 }
 
-// addresses reports whether all domains, as diff has them, are addresses, with or without a port.
+// addresses reports whether all domains are IP addresses, with or without a port. Domains are JSON strings, as diff
+// returns elements of sets.
 func addresses(domains []any) bool {
 	for _, d := range domains {
 		host := strings.Trim(text(d), `"`)
@@ -221,10 +223,10 @@ func addresses(domains []any) bool {
 	return true
 }
 
-// sent finds the cluster that a chain sends to.
+// sent finds the clusters that a filter chain sends to, in the JSON of the chain.
 var sent = regexp.MustCompile(`"cluster": "([^"]+)"`)
 
-// nowhere reports whether istiod's filter chain sends to clusters without endpoints alone.
+// nowhere reports whether istiod alone has a filter chain, and all clusters that it sends to lack endpoints.
 func nowhere(d difference, s *seen) bool {
 	to := sent.FindAllStringSubmatch(canon(d.theirs), -1)
 	for _, m := range to {
@@ -235,7 +237,7 @@ func nowhere(d difference, s *seen) bool {
 	return d.ours == nil && len(to) > 0
 }
 
-// lists are the lines that hold in any mesh: those of all proxies, and those of gateways alone.
+// lists returns the lines that hold in any mesh: first those of all proxies, second those of gateways.
 var lists = sync.OnceValue(func() [][]line {
 	all := make([][]line, 2)
 	for i, list := range []string{fidelity.Sidecars, fidelity.Gateways} {
@@ -252,7 +254,8 @@ var lists = sync.OnceValue(func() [][]line {
 	return all
 })
 
-// argued returns the line that argues for a difference; nil: none does. A difference of identities is not argued for.
+// argued returns the first line that explains a difference, or nil. For gateways (router), the lines of gateways come
+// first. A difference of identities is never explained. place is "TYPE RESOURCE.path".
 func argued(place string, d difference, s *seen, router bool) *line {
 	if identitiesOf(d.path, d.theirs, d.ours) != "" {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Types are the types that are compared. Secrets come from the agent, or have private keys; extensions are rewritten
-// by the agent, which fetches their modules.
+// Types lists the resource types that are compared; it must not be modified. Secrets come from the agent or have
+// private keys. Extensions are rewritten by the agent, which fetches their modules.
 var Types = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route}
 
-// message returns an empty message of a type.
+// message returns an empty message of one of Types.
 func message(t xds.Type) proto.Message {
 	switch t {
 	case xds.Cluster:
@@ -35,22 +35,23 @@ func message(t xds.Type) proto.Message {
 	}
 }
 
-// parsed is a resource in the form of proto JSON with proto field names: maps, lists, texts, numbers.
+// parsed is a resource as a decoded JSON object with proto's names of fields.
 type parsed map[string]any
 
-// structURL is the type of the stand-in for a message that is not linked into this program.
+// structURL is the type URL of the Struct that temporarily replaces a message of a type that this program does not
+// know.
 const structURL = "type.googleapis.com/google.protobuf.Struct"
 
-// parse parses the JSON of a resource, with proto's names of fields or with those of proto JSON. Messages of unknown
-// types are kept as they are. unread is why a part of the resource is not in the result: this program does not know
-// it. err: the JSON is no resource of the type.
+// parse decodes the JSON of a resource, with proto's names of fields or with those of proto JSON. Messages of unknown
+// types are kept unchanged. A non-nil unread reports that out lacks a part that this program does not know, such as a
+// field. err reports that raw is not a resource of the type.
 func parse(t xds.Type, raw json.RawMessage) (out parsed, unread, err error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return nil, nil, err
 	}
 	if fields, is := v.(map[string]any); is {
-		delete(fields, "@type") // of the Any in a dump
+		delete(fields, "@type") // a dump wraps the resource in an Any
 	}
 	stood, err := json.Marshal(standIn(v))
 	if err != nil {
@@ -67,7 +68,7 @@ func parse(t xds.Type, raw json.RawMessage) (out parsed, unread, err error) {
 	return out, unread, err
 }
 
-// fieldsOf returns the fields of a message.
+// fieldsOf returns the fields of a message as decoded JSON; the message is not changed.
 func fieldsOf(m proto.Message) (parsed, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true, AllowPartial: true}.Marshal(m)
 	if err != nil {
@@ -80,7 +81,8 @@ func fieldsOf(m proto.Message) (parsed, error) {
 	return withoutStandIns(v).(map[string]any), nil
 }
 
-// standIn replaces messages of unknown types by Structs with their fields.
+// standIn replaces, in place, messages of unknown types by Structs with the same fields, so that protojson accepts
+// them.
 func standIn(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -118,14 +120,15 @@ func withoutStandIns(v any) any {
 	return v
 }
 
-// Names of filters that are Istio's own, and fields that do nothing but name things in statistics.
+// ownFilters matches the names of Istio's own filters. statistics lists fields that only affect names in statistics and
+// traces.
 var (
 	ownFilters = regexp.MustCompile(`istio\.(metadata_exchange|stats|alpn)|istio_authn|peer_metadata|metadata_exchange|istio_extension`)
 	statistics = []string{"stat_prefix", "alt_stat_name", "decorator", "traffic_direction", "stats_tags"}
 )
 
-// clean returns a value without what Envoy does not act on: names in statistics, Istio's own filters, empty lists and
-// messages, and the order of lists that Envoy reads in any order. in is the path of fields to the value.
+// clean returns a copy of a value in a normal form. It omits names in statistics, Istio's own filters and metadata, and
+// empty lists, and sorts lists whose order has no meaning. in is the path of fields to the value.
 func clean(v any, in string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -152,7 +155,8 @@ func clean(v any, in string) any {
 	return v
 }
 
-// simplified returns a cleaned message in the simplest of its equal forms.
+// simplified rewrites one message to its normal form, and returns it. A list of rules with one element is replaced by
+// the element.
 func simplified(out map[string]any) any {
 	if typed, is := out["match_typed_subject_alt_names"].([]any); is {
 		delete(out, "match_typed_subject_alt_names")
@@ -198,7 +202,8 @@ func sortCanonically(list []any) {
 	slices.SortFunc(list, func(a, b any) int { return strings.Compare(canon(a), canon(b)) })
 }
 
-// canon returns a value as JSON with sorted keys, in Python's spacing, which the lines of the fidelity lists have.
+// canon returns decoded JSON as text with sorted keys, and with the spacing of Python's json module: the fidelity lists
+// have this form.
 func canon(v any) string {
 	var b strings.Builder
 	writeCanon(&b, v)

@@ -1,9 +1,10 @@
-// Package compare compares what a proxy got from istiod with what Navarch would serve it, and says of each difference
-// which row of deploy/docs/fidelity.md argues for it.
+// Package compare compares the resources that a proxy got from istiod with those that Navarch would serve the proxy.
+// For each difference it names the row of deploy/docs/fidelity.md that explains ("argues for") the difference.
 //
-// Data: a dump's resources come one after the other (Comparison.Add). Each is parsed, cleaned of what Envoy does not
-// act on (clean), and compared with ours by path (diff). A difference that counts either has a line of the fidelity
-// lists whose condition holds for its values (argued), or it is a Finding.
+// Data: a dump's resources are added one after the other (Comparison.Add). Each is parsed, brought into a normal form
+// (clean), and compared with Navarch's by path (diff). Some differences do not count (counts). Any other either matches
+// a line of the fidelity lists whose condition holds for its values (argued), or is a Finding. Names contain "theirs"
+// for istiod's and "ours" for Navarch's configuration.
 //
 // Owns: nothing.
 // Reads: untrusted dumps; the lists of deploy/fidelity.
@@ -23,68 +24,73 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Most is the most findings of one proxy that are kept; further ones are counted. mostText is the most bytes of a
-// value in a finding.
+// Most is the highest number of findings and of notes that are kept for one proxy. Further findings are counted,
+// further notes dropped. mostText is the highest number of bytes of a value in a finding; the rest is cut.
 const (
 	Most     = 200
 	mostText = 1024
 )
 
-// Ours has the resources that Navarch would serve a proxy.
+// Ours provides the resources that Navarch would serve the proxy.
 type Ours interface {
-	// Get returns a resource; nil: ours has no such resource.
+	// Get returns a resource, which the caller does not change; nil without an error if Navarch has no such resource.
 	Get(t xds.Type, name string) (proto.Message, error)
 	// Names returns the names of a type's resources, sorted.
 	Names(t xds.Type) []string
-	// Objects returns the objects that made a resource. value is the text of the value that is asked for.
+	// Objects returns the configuration objects that caused a value of a resource. value is the path of the field, then
+	// the JSON of Navarch's value.
 	Objects(t xds.Type, name, value string) []string
 }
 
-// Count counts resources of one type.
+// Count has the numbers of resources by outcome.
 type Count struct {
 	Equal     int `json:"equal"`
 	Argued    int `json:"argued"`
 	Different int `json:"different"`
 }
 
-// Finding is a difference that no line argues for.
+// Finding is a difference that no row of the fidelity page explains.
 type Finding struct {
-	Type     string   `json:"type"`
-	Resource string   `json:"resource"`
-	Path     string   `json:"path"`             // empty: the whole resource
-	Istiod   string   `json:"istiod,omitempty"` // JSON; empty: absent
-	Navarch  string   `json:"navarch,omitempty"`
-	Objects  []string `json:"objects,omitempty"` // objects of Navarch's value
+	Type     string `json:"type"`
+	Resource string `json:"resource"`
+	Path     string `json:"path"`             // .field.list[key].field; empty: the whole resource
+	Istiod   string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes; empty: absent
+	// Navarch has the form of Istiod.
+	Navarch string   `json:"navarch,omitempty"`
+	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value
 }
 
-// Argument is a row of the fidelity page with its places in one proxy.
+// Argument is a row of the fidelity page that explains differences of one proxy.
 type Argument struct {
-	Row    string `json:"row"`   // fidelity.md#anchor
-	Class  string `json:"class"` // harmless, asked, kept, better
-	Type   string `json:"type"`
-	Field  string `json:"field"`
-	Why    string `json:"why"`
-	Places int    `json:"places"`
+	Row   string `json:"row"`   // fidelity.md#anchor
+	Class string `json:"class"` // harmless, asked, kept, better
+	Type  string `json:"type"`
+	Field string `json:"field"`
+	Why   string `json:"why"`
+	// Places is the number of differences that the row explains.
+	Places int `json:"places"`
 }
 
-// Outcomes of a proxy.
+// Outcomes of a resource or a proxy: equal; with differences that all are explained by a row; with at least one finding
+// or unreadable part.
 const (
 	Equal     = "equal"
 	Argued    = "argued"
 	Different = "different"
 )
 
-// Result is the comparison of one proxy.
+// Result is the outcome of the comparison of one proxy.
 type Result struct {
 	Outcome   string            `json:"outcome"`
-	Resources map[string]*Count `json:"resources"` // by type
-	Arguments []Argument        `json:"arguments"`
-	Findings  []Finding         `json:"findings"`
-	More      int               `json:"more,omitempty"` // findings that were not kept
-	Notes     []string          `json:"notes,omitempty"`
+	Resources map[string]*Count `json:"resources"` // by plural of the type's noun, such as clusters; has every type
+	// Arguments is sorted by Places, the highest first. Arguments and Findings are not nil.
+	Arguments []Argument `json:"arguments"`
+	Findings  []Finding  `json:"findings"`
+	More      int        `json:"more,omitempty"` // number of findings that were not kept
+	Notes     []string   `json:"notes,omitempty"`
 }
 
-// Comparison compares one proxy.
+// Comparison accumulates the comparison of one proxy. It is not safe for concurrent use.
 type Comparison struct {
 	ours   Ours
 	router bool
@@ -92,12 +98,13 @@ type Comparison struct {
 	has    map[xds.Type]bool
 	got    map[xds.Type]map[string]bool
 	known  seen
-	eds    map[string]bool // names of assignments that istiod's clusters have
+	eds    map[string]bool // names of the assignments to which istiod's clusters refer
 	result Result
 	at     map[Argument]int
 }
 
-// New begins a comparison. router: the proxy is a gateway. most is the most findings to keep, up to Most.
+// New begins the comparison of one proxy. router reports that the proxy is a gateway. most is the number of findings to
+// keep, limited to Most; with 0 findings are only counted.
 func New(ours Ours, router bool, most int) *Comparison {
 	c := &Comparison{ours: ours, router: router, most: min(most, Most), has: map[xds.Type]bool{}, got: map[xds.Type]map[string]bool{},
 		eds: map[string]bool{}, at: map[Argument]int{},
@@ -114,17 +121,20 @@ func New(ours Ours, router bool, most int) *Comparison {
 
 func noun(t xds.Type) string { return t.Noun() + "s" }
 
-// Section says that the dump has a section of a type, even an empty one.
+// Section records that the dump has a section of a type, even an empty one. Result searches only these types for
+// resources that istiod did not send.
 func (c *Comparison) Section(t xds.Type) { c.has[t] = true }
 
-// Note adds a remark about the proxy.
+// Note adds a remark to the result, formatted as by fmt.Sprintf. Notes beyond Most are dropped.
 func (c *Comparison) Note(format string, args ...any) {
 	if len(c.result.Notes) < Most {
 		c.result.Notes = append(c.result.Notes, cut(fmt.Sprintf(format, args...)))
 	}
 }
 
-// Add compares a resource that istiod sent. The error is a fault of ours, not of the dump.
+// Add compares a resource that istiod sent. Clusters have to be added before endpoints: assignments to which no cluster
+// refers are ignored. Other types than Types and repeated names are ignored, too. A resource that cannot be parsed is a
+// finding with a note. The error is one of Ours or of encoding its resource, not a fault of the dump. raw is not kept.
 func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	if !slices.Contains(Types, t) || c.got[t][name] {
 		return nil
@@ -139,7 +149,7 @@ func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	}
 	c.learn(t, name, theirs)
 	if t == xds.Endpoint && !c.eds[name] {
-		return nil // Envoy has resolved the names of this cluster
+		return nil // the cluster resolves DNS names, so Envoy made this assignment itself
 	}
 	c.got[t][name] = true
 	ours, err := c.of(t, name)
@@ -155,7 +165,7 @@ func (c *Comparison) Add(t xds.Type, name string, raw json.RawMessage) error {
 	return nil
 }
 
-// learn keeps what conditions have to know of istiod's resources.
+// learn records the facts about istiod's resources that conditions read.
 func (c *Comparison) learn(t xds.Type, name string, theirs parsed) {
 	if t == xds.Endpoint && len(endpointsOf(theirs)) == 0 {
 		c.known.theirEmpty[name] = true
@@ -170,7 +180,7 @@ func (c *Comparison) learn(t xds.Type, name string, theirs parsed) {
 	}
 }
 
-// of returns our resource; nil: ours has no such resource.
+// of returns Navarch's resource; nil if Navarch has no such resource.
 func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
 	m, err := c.ours.Get(t, name)
 	if m == nil || err != nil {
@@ -179,7 +189,9 @@ func (c *Comparison) of(t xds.Type, name string) (parsed, error) {
 	return fieldsOf(m)
 }
 
-// Result returns the result once all of istiod's resources were added. The error is a fault of ours.
+// Result adds the resources that only Navarch has, and returns the result. It is called once, after all of istiod's
+// resources were added. A type without a section gets a note instead. The error is one of Ours or of encoding its
+// resource.
 func (c *Comparison) Result() (*Result, error) {
 	for _, t := range Types {
 		if !c.has[t] {
@@ -201,7 +213,7 @@ func (c *Comparison) Result() (*Result, error) {
 	return &c.result, nil
 }
 
-// finish fills in the outcome and the arguments.
+// finish sets the outcome and the sorted arguments.
 func (c *Comparison) finish() {
 	r := &c.result
 	for a, places := range c.at {
@@ -234,7 +246,7 @@ func (c *Comparison) count(t xds.Type, outcome string) {
 	}
 }
 
-// resource compares one resource, of which one side may be absent, and returns the outcome.
+// resource compares one resource and returns its outcome. One side may be nil.
 func (c *Comparison) resource(t xds.Type, name string, theirs, ours parsed) string {
 	var found []difference
 	switch {
@@ -268,7 +280,7 @@ func (c *Comparison) resource(t xds.Type, name string, theirs, ours parsed) stri
 	return outcome
 }
 
-// fields returns the differences of two resources.
+// fields returns the differences of two resources, both of which it changes.
 func (c *Comparison) fields(t xds.Type, theirs, ours parsed) []difference {
 	if t == xds.Endpoint {
 		asDumped(theirs, ours)
@@ -308,7 +320,7 @@ func (c *Comparison) find(t xds.Type, name, path, istiod string, value any, nava
 	c.result.Findings = append(c.result.Findings, Finding{noun(t), name, path, cut(istiod), cut(navarch), objects})
 }
 
-// shown returns a value as JSON; empty: it is absent.
+// shown returns a value as JSON; empty for an absent one.
 func shown(v any) string {
 	if v == nil {
 		return ""

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// difference is one field whose values differ. An absent value is nil.
+// difference is one field with different values. An absent value is nil. theirs is istiod's value, ours is Navarch's.
 type difference struct {
-	path         string // .field.field[key of an element].field
+	path         string // .field.list[key].field; with #count or #order for a property of a list
 	theirs, ours any
-	around       []pair // the messages around the field, the resource first
+	around       []pair // the messages that contain the field, outermost first
 }
 
-// pair is a value of both configurations.
+// pair has the same message of both configurations.
 type pair struct{ theirs, ours map[string]any }
 
-// Lists that Envoy reads in any order, lists of names or numbers among them; lists whose order decides; lists of
-// rules.
+// sets names lists whose order has no meaning, and ordered names lists whose order has. rules names lists of RBAC
+// rules, which count as equal in any order.
 var (
 	sets = []string{"domains", "cipher_suites", "application_protocols", "server_names", "prefix_ranges", "source_prefix_ranges",
 		"match_subject_alt_names", "ids", "principals_set", "request_headers_to_remove", "response_headers_to_remove"}
@@ -28,13 +28,13 @@ var (
 	rules   = []string{"principals", "permissions", "and_ids", "or_ids", "rules", "ids"}
 )
 
-// differ collects the differences of one resource.
+// differ collects the differences of one resource. around has the messages that contain the present field.
 type differ struct {
 	found  []difference
 	around []pair
 }
 
-// diff returns the differences of two cleaned resources.
+// diff returns the differences of two resources in the form of clean. It does not change them.
 func diff(theirs, ours any) []difference {
 	var d differ
 	d.values("", theirs, ours)
@@ -115,13 +115,13 @@ func (d *differ) lists(path string, a, b []any) {
 	}
 }
 
-// elements are the elements of a list by their keys.
+// elements has the elements of a list by key, and the keys in the order of the list.
 type elements struct {
 	keys []string
 	at   map[string]any
 }
 
-// common returns the keys that other has too, in order.
+// common returns the keys that other has as well, in the order of e.
 func (e elements) common(other elements) (keys []string) {
 	for _, k := range e.keys {
 		if _, both := other.at[k]; both {
@@ -131,7 +131,8 @@ func (e elements) common(other elements) (keys []string) {
 	return keys
 }
 
-// keyed returns the elements of a list by what identifies them. Equal keys are numbered.
+// keyed returns the elements of a list by their keys. The second element with the same key gets "~2" appended, and so
+// on.
 func keyed(path string, list []any) elements {
 	out := elements{at: map[string]any{}}
 	seen := map[string]int{}
@@ -146,7 +147,8 @@ func keyed(path string, list []any) elements {
 	return out
 }
 
-// key returns what identifies an element of a list: its name, its match, its address, or its place.
+// key returns the text that identifies an element of the list at a path: its match, address, locality or name, else its
+// index i.
 func key(path string, e any, i int) string {
 	place := strconv.Itoa(i)
 	fields, is := e.(map[string]any)
@@ -185,7 +187,7 @@ func key(path string, e any, i int) string {
 // lastField returns the last field of a path.
 func lastField(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// texts reports whether a list has nothing but texts.
+// texts reports whether all elements of a list are strings; true for an empty list.
 func texts(list []any) bool {
 	return !slices.ContainsFunc(list, func(e any) bool {
 		_, is := e.(string)
@@ -193,7 +195,7 @@ func texts(list []any) bool {
 	})
 }
 
-// without returns the elements of a that b does not have, as sorted JSON texts.
+// without returns the elements of a that b lacks, each once, as sorted JSON texts.
 func without(a, b []any) []any {
 	had := map[string]bool{}
 	for _, e := range b {

@@ -1,12 +1,12 @@
 package compare
 
-// asDumped changes two assignments to what an Envoy tells of the ones that it has: it states weights of endpoints that
-// are 1, a health that it measured itself, its default policy, and no weights of localities unless the cluster's load
-// balancing uses them.
+// asDumped removes, from both assignments, the fields that differ only because theirs comes from an Envoy's dump. Envoy
+// adds the default weight 1 of endpoints, the health that it measured, and its default policy. It omits weights of
+// localities unless the load balancing of the cluster uses them.
 func asDumped(theirs, ours parsed) {
 	weighted := false
 	eachLocality(theirs, func(locality map[string]any) {
-		if locality["load_balancing_weight"] == 0.0 { // the assignment states none
+		if locality["load_balancing_weight"] == 0.0 { // Envoy's form of a missing weight
 			delete(locality, "load_balancing_weight")
 		}
 		weighted = weighted || locality["load_balancing_weight"] != nil

@@ -6,24 +6,25 @@ import (
 	"strings"
 )
 
-// uncounted are the fields that "Not counted as differences" of deploy/docs/fidelity.md names, in "TYPE
-// RESOURCE.path".
+// uncounted matches "TYPE RESOURCE.path" of the fields in the section "Not counted as differences" of
+// deploy/docs/fidelity.md.
 var uncounted = regexp.MustCompile(`shadow_rules_stat_prefix$|typed_dns_resolver_config$|initial_read_buffer_size$|track_remaining$|` +
 	`cleanup_interval$|\.request_id_extension|max_connections_to_accept_per_socket_event$`)
 
-// Fields that are not counted for sidecars; at gateways they decide.
+// Fields whose differences do not count at sidecars; at gateways these fields have an effect.
 var (
 	inspector          = regexp.MustCompile(`\.listener_filters(\[envoy\.filters\.listener\.tls_inspector\])?$`)
 	certificateHeaders = regexp.MustCompile(`\.(forward_client_cert_details|set_current_client_cert_details)$`)
 )
 
-// counts reports whether a difference counts. place is "TYPE RESOURCE.path".
+// counts reports whether a difference has an effect that is compared. place is "TYPE RESOURCE.path"; router reports
+// that the proxy is a gateway.
 func counts(place string, d difference, router bool) bool {
 	switch {
 	case uncounted.MatchString(place):
 		return false
 	case len(d.around) == 2 && lastField(d.path) == "name" && strings.HasPrefix(d.path, ".filter_chains["):
-		return false // the name of a chain
+		return false // the name of a filter chain
 	case router:
 	case inspector.MatchString(d.path) && inspectorAlone(d):
 		return false
@@ -34,12 +35,13 @@ func counts(place string, d difference, router bool) bool {
 	return !strings.HasPrefix(place, "clusters ") || !ourTrustDomain(d)
 }
 
-// endsTLS reports whether a message is one in which TLS ends, as a filter chain.
+// endsTLS reports whether a message, such as a filter chain, terminates TLS on either side.
 func endsTLS(p pair) bool {
 	return p.theirs["transport_socket"] != nil || p.ours["transport_socket"] != nil
 }
 
-// inspectorAlone reports whether only tls_inspector is there or not, and no chain is chosen by what it finds.
+// inspectorAlone reports whether one side lacks tls_inspector, which is the only filter of the difference, and no
+// filter chain is selected by a property that tls_inspector detects.
 func inspectorAlone(d difference) bool {
 	for _, v := range []any{d.theirs, d.ours} {
 		filters, is := v.([]any)
@@ -56,11 +58,11 @@ func inspectorAlone(d difference) bool {
 	return (d.theirs == nil || d.ours == nil) && !byTLS.MatchString(chosen)
 }
 
-// byTLS finds matches of chains by what tls_inspector finds. Protocols of applications are found by http_inspector,
-// too.
+// byTLS finds the criteria of filter chains that tls_inspector detects. Application protocols other than these are
+// detected by http_inspector.
 var byTLS = regexp.MustCompile(`"server_names": |"transport_protocol": "tls"|"application_protocols": \[[^]]*"(istio[^"]*|h2)"`)
 
-// ourTrustDomain reports whether the difference is that ours checks that a server is of the mesh, and theirs does not.
+// ourTrustDomain reports whether only ours verifies that the server has a SPIFFE identity with one of some prefixes.
 func ourTrustDomain(d difference) bool {
 	names, is := d.ours.([]any)
 	return is && d.theirs == nil && strings.HasSuffix(d.path, "match_subject_alt_names") && !slices.ContainsFunc(names, func(e any) bool {
@@ -70,14 +72,16 @@ func ourTrustDomain(d difference) bool {
 	})
 }
 
-// Marks of a router's resource, which stand for differences that would hide others.
+// Marks replace differences in a gateway's resource that would hide further differences. alike removes such a
+// difference and returns its mark.
 const (
-	markShared      = " shared"      // names share a virtual host
-	markUnreachable = " unreachable" // routes behind one that takes all requests
+	markShared      = " shared"      // several names share a virtual host
+	markUnreachable = " unreachable" // routes after one that matches all requests
 	markEmpty       = " empty"       // localities without endpoints
 )
 
-// alike returns a router's resource in a form without the differences that its marks stand for. The argument changes.
+// alike removes the differences that marks replace from a gateway's resource, which it changes and returns. marks lists
+// those that apply to the resource, each once.
 func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	var marks []string
 	mark := func(m string) {
@@ -116,8 +120,8 @@ func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	return resource, marks
 }
 
-// reachable removes the routes of a virtual host behind the first that takes all requests, and reports whether there
-// were any.
+// reachable removes the routes of a virtual host after the first one that matches all requests. It reports whether it
+// removed any.
 func reachable(host map[string]any) bool {
 	routes, _ := host["routes"].([]any)
 	for i, e := range routes {
@@ -131,7 +135,7 @@ func reachable(host map[string]any) bool {
 	return false
 }
 
-// takesAll reports whether a match of a route takes all requests.
+// takesAll reports whether a match of a route matches all requests.
 func takesAll(match map[string]any) bool {
 	if n := len(match); n == 2 && match["case_sensitive"] == nil || n > 2 || n == 0 {
 		return false
@@ -140,7 +144,8 @@ func takesAll(match map[string]any) bool {
 	return match["prefix"] == "/" || len(regex) == 1 && regex["regex"] == ".*"
 }
 
-// perDomain returns a virtual host for each domain of one.
+// perDomain splits a virtual host into one for each of its domains, named DOMAIN:PORT. A host with one domain and the
+// hosts misdirected:PORT are returned unchanged.
 func perDomain(host map[string]any) []any {
 	domains, _ := host["domains"].([]any)
 	name := nameOf(host)

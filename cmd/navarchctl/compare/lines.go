@@ -10,21 +10,23 @@ import (
 	"strings"
 )
 
-// line is a line of the fidelity lists: differences that are argued for.
+// line is one line of the fidelity lists: an explanation ("argument") of a kind of differences.
 type line struct {
+	// harmless, asked, kept, better or render, as the head of differences.txt explains.
 	class  string
-	places int            // in the measured cases
-	where  *regexp.Regexp // of "CASE TYPE RESOURCE.path"
-	who    *regexp.Regexp // of the identities that differ; nil: none do
+	places int            // number of differences in the measured cases
+	where  *regexp.Regexp // matches "CASE TYPE RESOURCE.path"
+	who    *regexp.Regexp // matches the result of identitiesOf; nil: identities have to be equal
 	why    string
-	// In any mesh; mesh is nil if the line holds in the measured cases alone.
-	mesh      *regexp.Regexp // of "TYPE RESOURCE.path"
+	// The fields below are for any mesh; mesh is nil if the line holds only in the measured cases.
+	mesh      *regexp.Regexp // matches "TYPE RESOURCE.path"
 	condition string         // a key of conditions
-	anchor    string         // of the table in deploy/docs/fidelity.md
+	anchor    string         // heading of the table in deploy/docs/fidelity.md
 }
 
-// parseLines parses a list. Columns are separated by tabs: class, places, expression, why, and for lines that hold in
-// any mesh the condition with an expression (empty: that of the third column), and the anchor of the page.
+// parseLines parses a list of lines with four or six columns, separated by tabs: class, places, expression, why. Lines
+// that hold in any mesh also have a condition, with an optional expression after a space (default: the third column),
+// and the anchor. Empty lines and those that begin with # are skipped. The error contains the first invalid line.
 func parseLines(list string) (all []line, err error) {
 	for text := range strings.Lines(list) {
 		text = strings.TrimSuffix(text, "\n")
@@ -69,17 +71,17 @@ func parseLine(columns []string) (l line, err error) {
 	return l, err
 }
 
-// identityFields are the fields whose texts identify a peer.
+// identityFields matches the fields that identify a peer: names in certificates, principals of RBAC.
 const identityFields = `match_subject_alt_names|match_typed_subject_alt_names|principals|principal_name|and_ids|or_ids|not_id`
 
-// identifies finds the fields whose texts identify a peer: names in its certificate, principals of RBAC.
+// identifies matches the name of one of these fields; identified matches a path that contains one.
 var (
 	identifies = regexp.MustCompile(`^(` + identityFields + `)$`)
 	identified = regexp.MustCompile(`(` + identityFields + `)(?:[.\[]|$)`)
 )
 
-// identitiesOf returns the identities that only one value of a difference has, as "-exact spiffe://a +prefix
-// spiffe://b/". It is empty if none does.
+// identitiesOf returns the identities that only one value of a difference has: "-exact spiffe://a +prefix spiffe://b/",
+// where - means istiod's value and + Navarch's. It is empty if both have the same identities.
 func identitiesOf(path string, theirs, ours any) string {
 	within := identified.MatchString(path)
 	x, y := collectIdentities(theirs, within, ""), collectIdentities(ours, within, "")
@@ -99,10 +101,11 @@ func identitiesOf(path string, theirs, ours any) string {
 	return strings.Join(all, " ")
 }
 
-// collectIdentities returns the matcher and the text of each identity in a value.
+// collectIdentities returns "MATCHER TEXT" of each identity in a value. within reports that the value is in one of the
+// identityFields; other values count if they contain a SPIFFE ID.
 func collectIdentities(v any, within bool, matcher string) (all []string) {
 	if text, is := v.(string); is && within && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) {
-		var element any // of a set, as diff has it
+		var element any // an element of a set, which diff returns as JSON text
 		if json.Unmarshal([]byte(text), &element) == nil {
 			v = element
 		}

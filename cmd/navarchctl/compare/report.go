@@ -1,17 +1,19 @@
 package compare
 
-// mostOfAll is the most findings of all proxies that a report keeps.
+// mostOfAll is the highest number of findings in a report.
 const mostOfAll = 20_000
 
-// Report is the comparison of several proxies.
+// Report has the comparisons of several proxies. It is not safe for concurrent use.
 type Report struct {
-	SchemaVersion int        `json:"schemaVersion"`
-	Summary       Summary    `json:"summary"`
-	Workloads     []Workload `json:"workloads"`
-	Unread        []Unread   `json:"unread,omitempty"`
+	// SchemaVersion is set by the caller.
+	SchemaVersion int `json:"schemaVersion"`
+	// Summary is computed by Summarise.
+	Summary   Summary    `json:"summary"`
+	Workloads []Workload `json:"workloads"`
+	Unread    []Unread   `json:"unread,omitempty"`
 }
 
-// Summary counts workloads by outcome, and resources.
+// Summary counts the workloads by outcome. Resources counts the resources of all of them.
 type Summary struct {
 	Equal     int   `json:"equal"`
 	Argued    int   `json:"argued"`
@@ -23,7 +25,7 @@ type Summary struct {
 type Workload struct {
 	Workload string `json:"workload"` // namespace/name
 	Proxy    string `json:"proxy"`    // name.namespace
-	Dump     string `json:"dump"`     // file, or Pod
+	Dump     string `json:"dump"`     // the file or Pod that the dump was read from
 	Result
 }
 
@@ -33,7 +35,7 @@ type Unread struct {
 	Reason string `json:"reason"`
 }
 
-// Room returns how many findings the report has room for.
+// Room returns the number of findings that may still be added; 0 for a full report.
 func (r *Report) Room() int {
 	room := mostOfAll
 	for _, w := range r.Workloads {
@@ -42,7 +44,7 @@ func (r *Report) Room() int {
 	return max(room, 0)
 }
 
-// Summarise fills in the summary.
+// Summarise computes Summary from Workloads, in place of an earlier one. An unknown outcome counts as different.
 func (r *Report) Summarise() {
 	s := Summary{}
 	for _, w := range r.Workloads {

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// decode parses a resource without the fields, enum values and extensions that this program does not know: the proxy
-// may be newer.
+// decode decodes a resource and omits fields, enum values and extensions that this program does not know, since the
+// proxy may be newer than this program. The error reports that raw is not a resource of the type.
 func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 	var m proto.Message
 	switch t {
@@ -43,10 +43,11 @@ func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 
 var tolerant = protojson.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true, Resolver: resolver{protoregistry.GlobalTypes}}
 
-// resolver parses an Any of a type that is not linked into this program as a message without fields.
+// resolver resolves the type URL of an Any. An unknown type becomes a message without fields.
 type resolver struct{ *protoregistry.Types }
 
-// FindMessageByURL implements protojson's resolver.
+// FindMessageByURL returns the type for a URL; AggregatedConfigSource, which has few fields, for an unknown URL. The
+// error is always nil.
 func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error) {
 	if known, err := r.Types.FindMessageByURL(url); err == nil {
 		return known, nil

@@ -1,5 +1,6 @@
-// Package dump parses a proxy's configuration: the config_dump of Envoy's admin interface or of navarchd, and Envoy's
-// /clusters.
+// Package dump parses the configuration of a proxy from JSON: the config_dump of Envoy's admin interface or of
+// navarchd, and Envoy's /clusters. Read parses one dump as a whole. Stream parses several dumps, one resource at a
+// time.
 //
 // Owns: nothing.
 // Reads: untrusted bytes.
@@ -20,27 +21,29 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Dump is the resources of one proxy by type, in the order of the source.
+// Dump has the resources of one proxy.
 type Dump struct {
+	// Resources has the resources by type, each in the order of the dump.
 	Resources [xds.NumTypes][]Resource
-	// Has reports which types have a section, even an empty one. Envoy omits endpoints unless it is asked with
+	// Has reports the types that have a section, even an empty one. Envoy omits endpoints unless the request has
 	// include_eds.
 	Has [xds.NumTypes]bool
-	// Node is the proxy's node, from the section of the bootstrap; zero: the dump has no such section.
+	// Node is the node in the bootstrap's section; zero if the dump lacks the section.
 	Node Node
-	// Hosts are the endpoints of Envoy's /clusters; nil: it was not read.
+	// Hosts has the endpoints of Envoy's /clusters; nil if /clusters was not read.
 	Hosts []Host
 	raw   bool // resources are not decoded
 }
 
-// Node is a proxy's node as the proxy itself states it. Each field is empty where the dump does not have it.
+// Node is the identity that a proxy claims in its bootstrap. A field is empty if the dump lacks it.
 type Node struct {
-	ID        string // sidecar~IP~NAME.NAMESPACE~DOMAIN
+	ID string // sidecar~IP~NAME.NAMESPACE~DOMAIN
+	// Namespace is NAMESPACE of the metadata, else the last part of NAME.NAMESPACE in the ID.
 	Namespace string
-	Account   string // the service account's name
+	Account   string // name of the service account
 }
 
-// Addresses returns the IP address in the node's id, if there is one.
+// Addresses returns the IP address in the node's ID as a list of one; nil if the ID has another form.
 func (n Node) Addresses() []string {
 	if parts := strings.Split(n.ID, "~"); len(parts) == 4 && parts[1] != "" {
 		return parts[1:2]
@@ -50,30 +53,33 @@ func (n Node) Addresses() []string {
 
 // Resource is one resource of a dump.
 type Resource struct {
-	Type    xds.Type
+	Type xds.Type
+	// Name is empty if neither resource nor entry states it.
 	Name    string
-	Version string // empty: unknown
-	// Raw is the resource in the dump; nil: the proxy has no version of it, since every version was refused or is
-	// withheld.
+	Version string // version_info; empty: unknown
+	// Raw is the JSON of the resource; nil if the proxy has no version of the resource, since every version was refused
+	// or is withheld.
 	Raw json.RawMessage
-	// Message is Raw decoded, without unknown parts; nil if Raw is nil, or for the reason in Problem.
+	// Message is Raw decoded, without parts that this program does not know. It is nil if Raw is nil or cannot be
+	// decoded; then Problem is the decoder's error.
 	Message proto.Message
 	Problem error
-	// Where is the resource's list in Envoy's dump: "static", "warming", "draining"; empty: active.
+	// Where is the state of the resource in Envoy's dump: "static", "warming", "draining"; empty: active.
 	Where string
-	// Failure is a version that the proxy does not have; nil: none.
+	// Failure describes the newest version if the proxy refused it or it is withheld; nil otherwise.
 	Failure *Failure
 }
 
-// Failure is a version that the proxy refused, or that is withheld from it.
+// Failure is a version of a resource that the proxy refused, or that navarchd withholds from the proxy.
 type Failure struct {
 	Withheld bool   `json:"withheld,omitempty"`
 	Version  string `json:"version,omitempty"`
-	Details  string `json:"details"`
-	Last     string `json:"last_update_attempt,omitempty"` // RFC 3339
+	// Details is the proxy's or navarchd's reason.
+	Details string `json:"details"`
+	Last    string `json:"last_update_attempt,omitempty"` // RFC 3339
 }
 
-// Word returns REFUSED or WITHHELD.
+// Word returns WITHHELD or REFUSED, by Withheld. f must not be nil.
 func (f *Failure) Word() string {
 	if f.Withheld {
 		return "WITHHELD"
@@ -84,7 +90,7 @@ func (f *Failure) Word() string {
 // object is a JSON object with unparsed fields.
 type object map[string]json.RawMessage
 
-// field returns a field by its proto name, even if it is written in proto's JSON name.
+// field returns a field by its proto name, also if the JSON has the proto JSON name; nil if it is missing.
 func (o object) field(name string) json.RawMessage {
 	if raw, ok := o[name]; ok {
 		return raw
@@ -92,7 +98,7 @@ func (o object) field(name string) json.RawMessage {
 	return o[camel(name)]
 }
 
-// camel returns proto's JSON name of a field.
+// camel converts a proto name of a field to its proto JSON name.
 func camel(name string) string {
 	first, rest, _ := strings.Cut(name, "_")
 	for part := range strings.SplitSeq(rest, "_") {
@@ -103,13 +109,13 @@ func camel(name string) string {
 	return first
 }
 
-// text returns a string field; empty if it has another type.
+// text returns a string field; empty if it is missing or has another type.
 func (o object) text(name string) (s string) {
 	_ = json.Unmarshal(o.field(name), &s)
 	return s
 }
 
-// object returns an object field; nil if it has another type.
+// object returns an object field; nil if it is missing or has another type.
 func (o object) object(name string) (out object) {
 	if json.Unmarshal(o.field(name), &out) != nil {
 		return nil
@@ -117,7 +123,8 @@ func (o object) object(name string) (out object) {
 	return out
 }
 
-// list returns a field with a list of objects; elements of other types are nil.
+// list returns a field with a list of objects; nil if it is missing or has another type. Elements of other types are
+// nil.
 func (o object) list(name string) []object {
 	var raws []json.RawMessage
 	if json.Unmarshal(o.field(name), &raws) != nil {
@@ -132,8 +139,9 @@ func (o object) list(name string) []object {
 	return out
 }
 
-// section describes one type's section of a dump: the message's name, its lists, and the field of an entry with the
-// resource (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
+// section describes the section of a type in a dump. message is the name of its message, lists are its lists of
+// entries, and body is the field of an entry with the resource
+// (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
 type section struct {
 	message, body string
 	lists         []list
@@ -156,7 +164,8 @@ var sections = [xds.NumTypes]section{
 }
 
 // Read parses Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Unknown sections
-// and resources are skipped. The error reports that raw has another form.
+// are skipped. A resource that cannot be decoded has its Problem set. The error reports that raw has another form. raw
+// is not kept.
 func Read(raw []byte) (*Dump, error) {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -192,7 +201,7 @@ func Read(raw []byte) (*Dump, error) {
 	return d, nil
 }
 
-// nodeOf returns the node of a bootstrap.
+// nodeOf returns the node with the JSON of a bootstrap's node.
 func nodeOf(node object) Node {
 	metadata := node.object("metadata")
 	n := Node{ID: node.text("id"), Namespace: metadata.text("NAMESPACE"), Account: metadata.text("SERVICE_ACCOUNT")}
@@ -202,7 +211,8 @@ func nodeOf(node object) Node {
 	return n
 }
 
-// add adds one entry. A listener's entry may have several resources: the active one, and the next or the last one.
+// add adds the resources of one entry. The entry of a listener may have several: the active one, a warming and a
+// draining one. A failure belongs to the first.
 func (d *Dump) add(t xds.Type, where string, e object) {
 	bodies := []struct {
 		where string
@@ -244,7 +254,7 @@ func (d *Dump) add(t xds.Type, where string, e object) {
 	}
 }
 
-// nameOf returns the name in a resource.
+// nameOf returns the name in the JSON of a resource; empty if there is no name.
 func nameOf(t xds.Type, raw json.RawMessage) string {
 	var o object
 	if raw == nil || json.Unmarshal(raw, &o) != nil {
@@ -256,7 +266,7 @@ func nameOf(t xds.Type, raw json.RawMessage) string {
 	return o.text("name")
 }
 
-// failureOf returns the error state of an entry and the refused resource; nil: the entry has no error state.
+// failureOf returns the error state of an entry and the JSON of the refused resource; nil without an error state.
 func failureOf(e object) (*Failure, json.RawMessage) {
 	state := e.object("error_state")
 	if state == nil {

@@ -11,23 +11,24 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Stream parses dumps one resource at a time: config_dumps of Envoy's admin interface or of istioctl proxy-config all,
-// one after the other. At most one resource is in memory.
+// Stream parses a sequence of config_dumps, of Envoy's admin interface or of istioctl proxy-config all, one resource at
+// a time. At most one resource is in memory. A Stream is not safe for concurrent use.
 type Stream struct {
 	in   *json.Decoder
 	from *bounded
 }
 
-// MaxResource is the most bytes of a resource, or of another value, that a Stream reads.
+// MaxResource is the highest number of bytes that a Stream reads for one resource or other value. A larger one is an
+// error.
 const MaxResource = 64 << 20
 
-// bounded is a reader with a budget of bytes, which a Stream renews at each resource.
+// bounded is a reader with a budget of bytes, which a Stream renews at each value.
 type bounded struct {
 	io.Reader
 	left, most int
 }
 
-// Read implements io.Reader. It fails once the budget is spent.
+// Read reads up to the rest of the budget. With an exhausted budget it fails.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, fmt.Errorf("a value has more than %d bytes", b.most)
@@ -37,37 +38,40 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// NewStream returns a stream of the dumps in r.
+// NewStream returns a stream of the dumps in r. It may read beyond the end of a dump.
 func NewStream(r io.Reader) *Stream {
 	from := &bounded{r, MaxResource, MaxResource}
 	return &Stream{json.NewDecoder(from), from}
 }
 
-// decode decodes the next value.
+// decode decodes the next value with a renewed budget.
 func (s *Stream) decode(into any) error {
 	s.from.left = s.from.most
 	return s.in.Decode(into)
 }
 
-// token reads the next token.
+// token reads the next token with a renewed budget.
 func (s *Stream) token() (json.Token, error) {
 	s.from.left = s.from.most
 	return s.in.Token()
 }
 
-// Visitor receives the parts of one dump, in their order. An error ends the dump, and is returned.
+// Visitor receives the parts of one dump, in the order of the dump. An error ends the call of Next, which returns it.
+// No function may be nil.
 type Visitor struct {
-	// Node receives the node of the bootstrap as JSON, before all resources.
+	// Node receives the node of the bootstrap as JSON, for each bootstrap in the dump. Envoy writes the bootstrap
+	// before all resources; Next does not verify that.
 	Node func(json.RawMessage) error
-	// Section receives the type of a section that begins, even of an empty one.
+	// Section receives the type of each section of resources at its beginning, even of an empty one.
 	Section func(xds.Type) error
-	// Resource receives a resource that the proxy got from its control plane, or a refused version without a body.
-	// Message and Problem are not filled in.
+	// Resource receives each resource that the proxy got from its control plane, not static ones. Raw is nil if the
+	// proxy has no accepted version. Message and Problem are not set.
 	Resource func(Resource) error
 }
 
-// Next reads one dump. io.EOF: there is no further dump. Errors: the text has another form, or the bootstrap does not
-// precede the resources; errors of the visitor.
+// Next reads one dump, and calls the visitor for its parts. It returns io.EOF if there is no further dump, and
+// io.ErrUnexpectedEOF if the text ends within one. Other errors: the text has another form, a value exceeds
+// MaxResource, or the visitor failed. After an error, Next must not be called again.
 func (s *Stream) Next(v Visitor) error {
 	if !s.in.More() {
 		if _, err := s.token(); !errors.Is(err, io.EOF) {
@@ -92,7 +96,8 @@ func (s *Stream) Next(v Visitor) error {
 	return err
 }
 
-// members calls each for every member of the object that comes next; each has to read the value.
+// members calls each for every member of the next value, which has to be an object. each has to read the member's
+// value.
 func (s *Stream) members(each func(key string) error) error {
 	if err := s.open('{'); err != nil {
 		return err
@@ -110,7 +115,8 @@ func (s *Stream) members(each func(key string) error) error {
 	return err
 }
 
-// elements calls each for every element of the list that comes next; each has to read it. null is an empty list.
+// elements calls each for every element of the next value, which has to be a list or null. each has to read the
+// element.
 func (s *Stream) elements(each func() error) error {
 	at, err := s.token()
 	if err != nil || at == nil {
@@ -128,7 +134,7 @@ func (s *Stream) elements(each func() error) error {
 	return err
 }
 
-// open reads the beginning of an object or a list.
+// open reads the delimiter that begins an object or a list; another token is an error.
 func (s *Stream) open(want json.Delim) error {
 	at, err := s.token()
 	if err != nil {
@@ -144,7 +150,7 @@ func (s *Stream) notDump(at json.Token, want json.Delim) error {
 	return fmt.Errorf("this is no config_dump: %.40q at byte %d, want %v", fmt.Sprint(at), s.in.InputOffset(), want)
 }
 
-// skip reads a value without its content.
+// skip reads a value and discards it.
 func (s *Stream) skip() error {
 	depth := 0
 	for {
@@ -164,7 +170,7 @@ func (s *Stream) skip() error {
 	}
 }
 
-// config reads one section. Its type has to be its first member, as it is in every writer's form of an Any.
+// config reads one section. Its first member has to be "@type", which writers of Any put first.
 func (s *Stream) config(v Visitor) error {
 	section := ""
 	return s.members(func(key string) error {
@@ -185,7 +191,7 @@ func (s *Stream) config(v Visitor) error {
 	})
 }
 
-// member reads one member of a section.
+// member reads one member of a section, whose message has the name section.
 func (s *Stream) member(section, key string, v Visitor) error {
 	if section == "envoy.admin.v3.BootstrapConfigDump" && key == "bootstrap" {
 		return s.members(func(key string) error {
@@ -223,7 +229,7 @@ func (s *Stream) member(section, key string, v Visitor) error {
 	})
 }
 
-// typeOf returns the type of a section by its message; xds.Unknown for other sections.
+// typeOf returns the type of resources of a section, by the name of its message; xds.Unknown for other sections.
 func typeOf(message string) xds.Type {
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.message == message })
 	if i < 0 {

@@ -7,14 +7,14 @@ import (
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 )
 
-// Host is one endpoint in Envoy's /clusters.
+// Host is one endpoint in Envoy's /clusters, with the name of its cluster. HostStatus is not nil.
 type Host struct {
 	Cluster string
 	*adminv3.HostStatus
 }
 
-// ReadClusters adds the content of Envoy's /clusters?format=json. A cluster that does not parse is skipped. An error:
-// raw has another form.
+// ReadClusters sets Hosts to the endpoints in Envoy's /clusters?format=json, which is not nil afterwards. A cluster
+// that cannot be decoded is skipped. The error reports that raw is not such JSON.
 func (d *Dump) ReadClusters(raw []byte) error {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {
@@ -22,7 +22,7 @@ func (d *Dump) ReadClusters(raw []byte) error {
 	}
 	d.Hosts = []Host{}
 	var statuses []json.RawMessage
-	if field := top.field("cluster_statuses"); field != nil { // nil if Envoy has no clusters
+	if field := top.field("cluster_statuses"); field != nil { // Envoy omits it if it has no clusters
 		if err := json.Unmarshal(field, &statuses); err != nil {
 			return fmt.Errorf("cluster_statuses: %w", err)
 		}

@@ -1,4 +1,4 @@
-// Package hooks lists the webhook configurations of a cluster, mutating and validating ones, in one form.
+// Package hooks lists the mutating and validating webhook configurations of a Kubernetes cluster in one common form.
 //
 // Owns: that form.
 // Reads: the API server.
@@ -30,8 +30,9 @@ const admission = "/apis/admissionregistration.k8s.io/v1/"
 var paths = map[string]string{Mutating: admission + "mutatingwebhookconfigurations",
 	Validating: admission + "validatingwebhookconfigurations"}
 
-// Configuration is one webhook configuration.
+// Configuration is one MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 type Configuration struct {
+	// Kind is Mutating or Validating.
 	Kind     string
 	Meta     metav1.ObjectMeta
 	Webhooks []Webhook
@@ -41,24 +42,26 @@ type Configuration struct {
 type Webhook struct {
 	Name   string
 	Client admissionregistrationv1.WebhookClientConfig
-	// Ignores: requests pass while the webhook does not answer (failurePolicy Ignore; the API server's default is
-	// Fail).
+	// Ignores reports failurePolicy Ignore: requests pass while the webhook does not answer. It is false without a
+	// failurePolicy, for which the API server's default is Fail.
 	Ignores bool
 }
 
-// Path returns the configuration's API path.
+// Path returns the path of the configuration at the API server. Kind has to be Mutating or Validating.
 func (c Configuration) Path() string { return paths[c.Kind] + "/" + url.PathEscape(c.Meta.Name) }
 
-// Revision returns the revision of the configuration's control plane; empty: it is neither Istio's nor Navarch's.
+// Revision returns the value of the label istio.io/rev; empty if the configuration lacks it, as those of other programs
+// do.
 func (c Configuration) Revision() string { return c.Meta.Labels[label.IoIstioRev.Name] }
 
-// LeadsTo reports whether a Service of the namespace answers the webhook.
+// LeadsTo reports whether the API server calls the webhook at a Service of the namespace. It is false for a webhook
+// with a URL.
 func (w Webhook) LeadsTo(namespace string) bool {
 	return w.Client.Service != nil && w.Client.Service.Namespace == namespace
 }
 
-// OfRevisions lists all configurations of a cluster with a revision: mutating ones, then validating ones, each in the
-// API server's order. Errors are the API server's, with the kind.
+// OfRevisions lists the configurations of a cluster that have a revision: mutating ones, then validating ones, each in
+// the API server's order. Errors are the client's or the API server's, with the kind.
 func OfRevisions(ctx context.Context, api *apiserver.Client) (all []Configuration, err error) {
 	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := list(ctx, api, Mutating, &mutating); err != nil {

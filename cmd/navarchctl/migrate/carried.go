@@ -1,15 +1,17 @@
 package migrate
 
-// carry maps a setting to values of Navarch's chart.
+// carry is the rule by which a setting becomes values of Navarch's chart.
 type carry struct {
-	to []string              // paths of values; keys below the setting are kept below these
-	as func(any) (any, bool) // converts the value; false: it has no equivalent; nil: the value is copied
+	// to has the paths of the chart's values, all of which are set. Keys below the setting are appended to each.
+	to []string
+	// as converts the value. It returns false if the value has no equivalent. A nil function copies the value.
+	as func(any) (any, bool)
 }
 
 func to(paths ...string) carry { return carry{to: paths} }
 
-// carried lists the settings that have a value of their own in the chart, by the keys of the tables. All other
-// variables that are acted on are values below env.
+// carried maps settings, by kind and key, to their rules. Environment variables without a rule that Navarch acts on are
+// copied to the chart's value env.
 var carried = map[Sort]map[string]carry{
 	Value: {
 		"affinity": to("affinity"), "tolerations": to("tolerations"), "nodeSelector": to("nodeSelector"),

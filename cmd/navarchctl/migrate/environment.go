@@ -1,9 +1,10 @@
 package migrate
 
-// environment are istiod's variables (pilot/pkg/features and pilot/pkg/bootstrap, 1.20 to 1.31). navarchd acts on some
-// by the same name: a test compares them with navarchd's variables.
+// environment classifies istiod's environment variables (pilot/pkg/features and pilot/pkg/bootstrap, 1.20 to 1.31). The
+// columns are those of row: name (* at the end matches any rest), effect, equivalent or reason, and a value that needs
+// no action. ActedOn means that navarchd reads a variable of the same name, which a test verifies.
 var environment = []row{
-	// Of the process.
+	// Variables of the process.
 	{"REVISION", ActedOn, "the same; `revision`", ""},
 	{"POD_NAME", NoEffect, "the same; the chart sets it", ""},
 	{"POD_NAMESPACE", NoEffect, "the same; the chart sets it", ""},
@@ -45,7 +46,7 @@ var environment = []row{
 	{"PILOT_STATUS_*", NoEffect, "what is written has a pace of its own", ""},
 	{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", NoEffect, "there are no such queues", ""},
 	{"PILOT_ENVOY_FILTER_STATS", Reported, "refused patches are in `/debug/problems`", "false"},
-	// Pages.
+	// HTTP pages.
 	{"ENABLE_DEBUG_ON_HTTP", ActedOn, "the same", ""},
 	{"ENABLE_DEBUG_ENDPOINT_AUTH", ActedOn, "the same", ""},
 	{"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", Reported, "callers of the system namespace see everything, others their own tenant's", ""},
@@ -120,7 +121,7 @@ var environment = []row{
 	{"VALIDATION_WEBHOOK_CONFIG_NAME", NoEffect,
 		"configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
 	{"ENABLE_NATIVE_SIDECARS", ActedOn, "the same; auto is the default", ""},
-	// The rest is about what proxies are sent.
+	// The variables below change the configuration of proxies.
 	{"PILOT_ENABLE_SERVICEENTRY_SELECT_PODS", NoEffect, "they do", ""},
 	{"PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES", NoEffect, "they do", ""},
 	{"PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", NoEffect, "the names with a dot at their end are there", ""},

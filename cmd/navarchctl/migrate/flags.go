@@ -1,6 +1,7 @@
 package migrate
 
-// flags are those of pilot-discovery (pilot/cmd/pilot-discovery/app/cmd.go, 1.20 to 1.31).
+// flags classifies the flags of pilot-discovery (pilot/cmd/pilot-discovery/app/cmd.go, 1.20 to 1.31). The columns are
+// those of row: name (* at the end matches any rest), effect, equivalent or reason, and a value that needs no action.
 var flags = []row{
 	{"httpAddr", Decide, "the chart's port is 8080; `--http-addr` of a navarchd that you run yourself", ":8080"},
 	{"httpsAddr", Decide, "the chart's port is 15017; `--https-addr` of a navarchd that you run yourself", ":15017"},

@@ -1,8 +1,8 @@
-// Package migrate classifies an istiod's settings: Helm values, flags and environment variables. It states whether
-// Navarch acts on a setting, needs a decision first, lacks an equivalent, or needs none. One table has all settings.
-// Values translates settings into values of Navarch's chart.
+// Package migrate classifies an istiod's settings: Helm values, flags and environment variables. For each setting it
+// states whether Navarch acts on it, needs a decision first, lacks an equivalent, or does not need one. Tables list all
+// known settings. Values translates settings into values of Navarch's chart.
 //
-// Owns: the table.
+// Owns: the tables.
 // Reads: Helm values, Deployments, and records of Helm's releases, as arguments.
 // Never: uses a socket; decides whether an unknown key is harmless.
 package migrate
@@ -15,11 +15,12 @@ import (
 	"strings"
 )
 
-// Effect is the effect of a setting with Navarch.
+// Effect classifies a setting of istiod by its effect in Navarch.
 type Effect string
 
-// Effects. ActedOn: Values writes it. Decide: Navarch does the same after somebody has chosen a value, and something
-// else until then. Reported: it has no effect here, and its result is missing.
+// Effects. ActedOn: Values writes an equivalent. Decide: the operator has to choose a value first, and Navarch behaves
+// differently until then. Reported: Navarch lacks the behaviour, which may be missed. NoEffect: Navarch does not need
+// the setting.
 const (
 	Decide   Effect = "decide"
 	ActedOn  Effect = "acted on"
@@ -27,10 +28,10 @@ const (
 	NoEffect Effect = "no effect"
 )
 
-// Sort is the kind of a setting.
+// Sort is the kind of a setting: the place where istiod reads it.
 type Sort string
 
-// Kinds of settings.
+// Kinds of settings: a Helm value, an environment variable, a flag of pilot-discovery, and a field of an IstioOperator.
 const (
 	Value       Sort = "value"
 	Environment Sort = "environment"
@@ -38,36 +39,42 @@ const (
 	Operator    Sort = "operator" // a field of an IstioOperator's spec
 )
 
-// row is one line of the table: a key, and all keys below it without a line of their own.
+// row is one line of a table. It applies to its key, and to keys below it without a line of their own.
 type row struct {
+	// Parts are separated by dots; * at the end matches any rest of a word.
 	key    string
 	effect Effect
-	here   string // our chart's value, flag or variable, in the words of their pages; of a setting without effect: the reason, or advice
-	same   string // of Reported and Decide: the value with which nothing is missing, usually istiod's default; empty: no such value
+	here   string // Markdown: the equivalent value, flag or variable in Navarch; without one, the reason or advice
+	// For Reported and Decide, the value that needs no action, usually istiod's default; empty: no such value.
+	same string
 }
 
-// Setting is a setting that was found.
+// Setting is one setting of an istiod with its classification.
 type Setting struct {
-	Sort   Sort   `json:"sort"`
-	Key    string `json:"key"`
+	Sort Sort `json:"sort"`
+	// Key is the name, or the path of a value with dots between its parts and without pilot and similar prefixes.
+	Key string `json:"key"`
+	// Value is the text of the value; "N entries" for a list, "(from elsewhere)" for a variable that Kubernetes fills
+	// in.
 	Value  string `json:"value"`
 	Effect Effect `json:"effect"`
-	Here   string `json:"here"`
+	// Here is Markdown: the equivalent in Navarch; without one, the reason or advice.
+	Here string `json:"here"`
 
-	path []string // of a value: the parts of its key, which may contain dots
-	raw  any      // the given value; of a variable that Kubernetes fills in: its entry, a map
+	path []string // for a Helm value, the parts of its key, which may contain dots themselves
+	raw  any      // the given value; for a variable that Kubernetes fills in, its entry of env as a map
 }
 
-// same reports whether two settings are equal for a reader.
+// same reports whether two settings have the same kind, key and displayed value.
 func same(a, b Setting) bool { return a.Sort == b.Sort && a.Key == b.Key && a.Value == b.Value }
 
-// tables by sort.
+// tables has the table of each kind of settings.
 var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags, Operator: operator}
 
-// unknown is the text for a key that no table has.
+// unknown is the advice for a key that no table has.
 const unknown = "it is not known here: look it up in the release notes of the istiod that has it"
 
-// classify completes a setting from the tables.
+// classify sets effect and advice of a setting by the longest matching line of its table. An unknown key is Reported.
 func classify(s Setting) Setting {
 	s.Effect, s.Here = Reported, unknown
 	best := -1
@@ -82,7 +89,7 @@ func classify(s Setting) Setting {
 	return s
 }
 
-// orDecide turns an ActedOn setting without a usable value into Decide.
+// orDecide changes the effect of an ActedOn setting to Decide if its value cannot be translated.
 func (s Setting) orDecide() Setting {
 	if s.Effect == ActedOn && !s.carryInto(map[string]any{}, map[string]any{}) {
 		s.Effect, s.Here = Decide, "this value cannot be carried over: "+s.Here
@@ -90,8 +97,8 @@ func (s Setting) orDecide() Setting {
 	return s
 }
 
-// below reports whether a line applies to a key: it is equal, or a path that leads to it; * at its end matches the rest
-// of a word.
+// below reports whether a line applies to a key: both are equal, the key is below the line's path, or the line ends
+// with * and the key begins with the text before it.
 func below(line, key string) bool {
 	if stem, is := strings.CutSuffix(line, "*"); is {
 		return strings.HasPrefix(key, stem)
@@ -99,11 +106,11 @@ func below(line, key string) bool {
 	return key == line || strings.HasPrefix(key, line+".")
 }
 
-// aliases are first parts of values without a meaning of their own. Istio's chart puts all of its values below one key
-// for Helm's sake, and had them below pilot before 1.24.
+// aliases lists first parts of a value's path that have no meaning. Istio's chart puts all of its values below one such
+// key, for Helm's sake, and before 1.24 below pilot.
 var aliases = []string{"_internal_defaults_do_not_set", "pilot", "defaults"}
 
-// withoutAlias removes an alias from the path of a value.
+// withoutAlias returns the path of a value without leading aliases. A path of one part is kept.
 func withoutAlias(path []string) []string {
 	for _, alias := range aliases {
 		if len(path) > 1 && path[0] == alias {
@@ -113,7 +120,9 @@ func withoutAlias(path []string) []string {
 	return path
 }
 
-// FromValues classifies the Helm values of a file. Arguments and variables in them are settings of their own.
+// FromValues classifies Helm values of the chart istiod. Flags and variables in them become settings of kind Flag and
+// Environment. The result is sorted by importance: Decide, Reported, ActedOn, NoEffect. A nil tree gives nil. Settings
+// keep references to parts of tree.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
 	walk(nil, tree, func(path []string, v any) {
@@ -135,11 +144,11 @@ func FromValues(tree map[string]any) []Setting {
 	return sorted(all)
 }
 
-// meant lists the values below which an empty value has a meaning: `tracing: {}` of a ProxyConfig, `includeIPRanges:
-// ""`.
+// meant lists the values below which an empty value has a meaning, for example `tracing: {}` of a ProxyConfig.
 var meant = []string{"meshConfig", "global.proxy"}
 
-// walk calls f for each leaf. Empty maps, lists and texts are skipped, except below the values of meant.
+// walk calls f for each leaf, in the order of keys; a list is a leaf. null is skipped. Empty maps, lists and texts are
+// skipped, too, except below the values of meant.
 func walk(path []string, v any, f func(path []string, v any)) {
 	full := strings.Join(withoutAlias(path), ".")
 	empty := slices.ContainsFunc(meant, func(above string) bool { return strings.HasPrefix(full, above+".") })
@@ -170,10 +179,10 @@ func texts(list []any) (all []string) {
 	return all
 }
 
-// elsewhere replaces the value of a variable that Kubernetes fills in.
+// elsewhere is displayed as the value of a variable that Kubernetes fills in.
 const elsewhere = "(from elsewhere)"
 
-// fromReferences classifies variables with values from Secrets, ConfigMaps or fields.
+// fromReferences returns the settings of variables with values from Secrets, ConfigMaps or fields, not yet classified.
 func fromReferences(list []any) (all []Setting) {
 	for _, one := range list {
 		entry, _ := one.(map[string]any)
@@ -183,8 +192,8 @@ func fromReferences(list []any) (all []Setting) {
 	return all
 }
 
-// fromArgs classifies arguments of pilot-discovery. The command's name is skipped. An argument without a value is true,
-// unless the next one is its value.
+// fromArgs classifies arguments of pilot-discovery. The name of the command is skipped. A flag without "=" has the next
+// argument as its value, unless that begins with "-"; then its value is "true".
 func fromArgs(args []string) (all []Setting) {
 	for i := 0; i < len(args); i++ {
 		name, is := strings.CutPrefix(args[i], "--")
@@ -207,7 +216,7 @@ func fromArgs(args []string) (all []Setting) {
 	return sorted(all)
 }
 
-// sorted classifies settings, and puts important ones first.
+// sorted classifies the settings in place and returns them sorted by importance, kind and key.
 func sorted(all []Setting) []Setting {
 	for i := range all {
 		all[i] = classify(all[i]).orDecide()
@@ -219,19 +228,20 @@ func sorted(all []Setting) []Setting {
 	return all
 }
 
-// byEffect orders settings by importance.
+// byEffect compares settings by importance: Decide, Reported, ActedOn, NoEffect.
 func byEffect(a, b Setting) int {
 	order := []Effect{Decide, Reported, ActedOn, NoEffect}
 	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
-// Merge joins several lists, each setting once.
+// Merge joins lists of settings, classifies them again, and sorts them by importance. Adjacent duplicates (kind, key
+// and value) are removed. The lists are not changed. Without settings it returns nil.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
 	return slices.CompactFunc(all, same)
 }
 
-// Page returns the tables in Markdown, one for each kind.
+// Page returns all tables in Markdown, one for each kind of settings.
 func Page() string {
 	var b strings.Builder
 	for _, of := range []struct {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// operator lists the fields of an IstioOperator's spec without an equivalent value in the chart istiod
-// (operator/pkg/apis/types.go, 1.20 to 1.31).
+// operator classifies the fields of an IstioOperator's spec without an equivalent value in the chart istiod
+// (operator/pkg/apis/types.go, 1.20 to 1.31). The columns are those of row: field, effect, equivalent or reason, and a
+// value that needs no action.
 var operator = []row{
 	{"profile", Reported, "profiles are not read: migrate the values and components of the profile; gateways have a chart of their own", "minimal"},
 	{"compatibilityVersion", Reported, "not read: pass the environment variables that this version sets", ""},
@@ -24,8 +25,8 @@ var operator = []row{
 	{"components", Reported, "the field belongs to a chart that Navarch does not replace", ""},
 }
 
-// fields maps fields of an IstioOperator's spec to values of the chart istiod. If the chart has a value at the top and
-// below pilot, the value below pilot is used.
+// fields maps fields of an IstioOperator's spec to the equivalent values of the chart istiod. Some values exist at the
+// top level and below pilot; the map then has the latter.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",
@@ -42,8 +43,8 @@ var fields = map[string]string{
 	"components.pilot.k8s.priorityClassName":   "global.priorityClassName",
 }
 
-// fromOperator classifies an IstioOperator as istioctl install does: its settings of istiod's Deployment override its
-// values.
+// fromOperator classifies the settings of an IstioOperator. Fields override spec.values, as in istioctl install. It
+// changes spec.values in tree.
 func fromOperator(tree map[string]any) []Setting {
 	spec, _ := tree["spec"].(map[string]any)
 	values, _ := spec["values"].(map[string]any)
@@ -77,7 +78,7 @@ func fromOperator(tree map[string]any) []Setting {
 	return Merge(FromValues(values), own)
 }
 
-// fromVariables classifies variables in the form of a container's env.
+// fromVariables returns the settings of a container's env, not yet classified.
 func fromVariables(list []any) (all []Setting) {
 	for _, one := range list {
 		entry, _ := one.(map[string]any)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// scaling lists the values that together describe the number and size of replicas, each with its parser; false: it has
-// a wrong type.
+// scaling maps the values that together describe number and size of replicas to their parsers. A parser returns false
+// for an invalid value.
 var scaling = map[string]func(Setting) (any, bool){
 	"autoscaleEnabled":             func(s Setting) (any, bool) { return truth(s.raw) },
 	"autoscaleMin":                 upTo(math.MaxInt32),
@@ -23,7 +23,7 @@ var scaling = map[string]func(Setting) (any, bool){
 
 const stabilization = "autoscaleBehavior.scaleDown.stabilizationWindowSeconds"
 
-// upTo parses a whole number from 1 to a bound.
+// upTo returns a parser of integers from 1 to most.
 func upTo(most int) func(Setting) (any, bool) {
 	return func(s Setting) (any, bool) {
 		n, err := strconv.Atoi(fmt.Sprint(s.raw))
@@ -31,7 +31,7 @@ func upTo(most int) func(Setting) (any, bool) {
 	}
 }
 
-// size parses a request or a limit of the value resources.
+// size parses one request or limit below the value resources.
 func size(s Setting) (any, bool) {
 	if len(s.path) != 3 || s.path[1] != "requests" && s.path[1] != "limits" {
 		return nil, false
@@ -40,8 +40,8 @@ func size(s Setting) (any, bool) {
 	return s.raw, err == nil
 }
 
-// scaledTogether corrects the effects of scaling values that depend on each other: istiod has either a number of
-// replicas, or bounds of it.
+// scaledTogether changes the effects of scaling values that exclude each other: istiod has either a fixed number of
+// replicas, or bounds for an autoscaler.
 func scaledTogether(all []Setting) {
 	given := map[string]any{}
 	for _, s := range all {
@@ -67,8 +67,8 @@ func scaledTogether(all []Setting) {
 	}
 }
 
-// deployment builds an entry of the value deployments, with every role, from a tree of the values of scaling. Missing
-// values have the defaults of istiod's chart.
+// deployment returns an entry of the chart's value deployments, with every role of navarchd, from a tree of scaling
+// values. Missing values have the defaults of istiod's chart. It may change resources in tree.
 func deployment(tree map[string]any) map[string]any {
 	resources, _ := tree["resources"].(map[string]any)
 	if resources == nil {
@@ -81,7 +81,7 @@ func deployment(tree map[string]any) map[string]any {
 	}
 	requests, _ := resources["requests"].(map[string]any)
 	limits, _ := resources["limits"].(map[string]any)
-	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling uses a fraction of it
+	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling by CPU needs a request
 		set(resources, []string{"requests", "cpu"}, "500m")
 	}
 	cpu, _ := tree["cpu"].(map[string]any)
@@ -96,7 +96,7 @@ func deployment(tree map[string]any) map[string]any {
 	return d
 }
 
-// or returns a number, or otherwise if it is missing.
+// or returns v if it is an int, else otherwise.
 func or(v any, otherwise int) int {
 	if n, is := v.(int); is {
 		return n

@@ -18,8 +18,9 @@ import (
 // discovery is the name of istiod's container.
 const discovery = "discovery"
 
-// FromYAML classifies a file: Helm values, or manifests, of which Deployments of istiod are used. Errors name the
-// document that does not parse.
+// FromYAML classifies the settings in one or several YAML documents. A document without a kind has Helm values.
+// Deployments with istiod's container and IstioOperators are used, other objects are ignored. The result is that of
+// Merge. Errors name the document that cannot be parsed, by its number from 1.
 func FromYAML(text []byte) ([]Setting, error) {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var lists [][]Setting
@@ -51,8 +52,8 @@ func FromYAML(text []byte) ([]Setting, error) {
 	}
 }
 
-// FromDeployment classifies the arguments and variables of istiod's container. Variables that Kubernetes fills in are
-// identified by their sources.
+// FromDeployment classifies the arguments and environment variables of the container discovery; nil if d lacks it. A
+// variable that Kubernetes fills in keeps its source. The result is that of Merge.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {
@@ -71,14 +72,15 @@ func FromDeployment(d *appsv1.Deployment) []Setting {
 	return nil
 }
 
-// mostOfRelease bounds the unpacked size of a Helm record.
+// mostOfRelease is the highest number of bytes of an unpacked Helm record.
 const mostOfRelease = 32 << 20
 
-// charts are the present and former names of Istio's chart of istiod.
+// charts has the present and former names of istiod's chart.
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
-// FromRelease classifies the values of a Helm release, by the key release of its Secret; false: the release is of
-// another chart. The error reports that the record is invalid.
+// FromRelease classifies the operator's values of a Helm release. record is the key "release" of the release's Secret:
+// base64 of gzipped JSON. It returns false, without an error, if the release is of another chart than istiod's. The
+// error reports that the record is invalid or has more than 32 MiB.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Values translates ActedOn settings into values of Navarch's chart. rest lists all others, those that need a decision
-// first.
+// Values translates ActedOn settings into values of Navarch's chart. values is a tree of maps for YAML, empty without
+// such settings; it shares parts with the settings. rest has all other settings, sorted by importance, Decide first.
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
-	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of two equivalent settings the later one wins, as with istiod
+	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // the last equivalent setting wins, as in istiod
 		for _, s := range all {
 			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
 				rest = append(rest, s)
@@ -27,14 +27,15 @@ func Values(all []Setting) (values map[string]any, rest []Setting) {
 	return values, rest
 }
 
-// under reports whether a setting has a key, or is below it. Parts of a value's path may contain dots themselves.
+// under reports whether the key of a setting is equal to key or below it. Parts of a value's path may contain dots, so
+// they are compared one by one.
 func (s Setting) under(key string) bool {
 	parts := strings.Count(key, ".") + 1
 	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
 }
 
-// carryInto sets the chart's values for a setting; those of scaling in a tree of their own. false: the chart has no
-// such value.
+// carryInto writes a setting to the chart's values, or to scale if its key is in scaling. It returns false if the chart
+// has no equivalent for the setting or its value.
 func (s Setting) carryInto(values, scale map[string]any) bool {
 	for key, as := range scaling {
 		if s.Sort == Value && s.under(key) {
@@ -66,7 +67,7 @@ func (s Setting) carryInto(values, scale map[string]any) bool {
 	case best == "" || s.Sort == Environment && reference:
 		return false
 	}
-	if s.raw == "" && best == s.Key { // the default
+	if s.raw == "" && best == s.Key { // an empty value means the default, which the chart has anyway
 		return true
 	}
 	v := s.raw
@@ -86,7 +87,7 @@ func (s Setting) carryInto(values, scale map[string]any) bool {
 	return true
 }
 
-// set assigns a value at a path of a tree, and creates the maps on the way.
+// set assigns a value at a path of a tree. It creates missing maps, and replaces values that are not maps.
 func set(tree map[string]any, path []string, v any) {
 	for _, key := range path[:len(path)-1] {
 		next, is := tree[key].(map[string]any)
@@ -99,23 +100,23 @@ func set(tree map[string]any, path []string, v any) {
 	tree[path[len(path)-1]] = v
 }
 
-// truth parses a boolean, which variables have as text.
+// truth parses a boolean, also one that is given as text.
 func truth(v any) (any, bool) {
 	is, err := strconv.ParseBool(fmt.Sprint(v))
 	return is, err == nil
 }
 
-// untruth parses a boolean and negates it.
+// untruth parses a boolean as truth does, and negates it.
 func untruth(v any) (any, bool) {
 	is, err := strconv.ParseBool(fmt.Sprint(v))
 	return !is, err == nil
 }
 
-// seconds parses a duration of whole seconds, at least one.
+// seconds parses a duration such as "30s" to a number of seconds. It accepts whole seconds, at least one.
 func seconds(v any) (any, bool) {
 	d, err := time.ParseDuration(fmt.Sprint(v))
 	return int(d.Seconds()), err == nil && d >= time.Second && d%time.Second == 0
 }
 
-// plaintext parses an address of plain-text xDS: the chart has one port for it.
+// plaintext parses the address of plain-text xDS. It accepts only :15010, the port that the chart opens.
 func plaintext(v any) (any, bool) { return true, v == ":15010" }

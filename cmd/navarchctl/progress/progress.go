@@ -1,6 +1,7 @@
-// Package progress prints how far a command is, as one line on a terminal, once the command has taken a second.
+// Package progress shows the progress of a command as one line on a terminal, after the command has been silent for a
+// second.
 //
-// Owns: the last line of the terminal while a command works.
+// Owns: the last line of the terminal while a command runs.
 // Reads: nothing.
 // Never: writes to anything but a terminal; writes colours; leaves a line behind.
 package progress
@@ -14,30 +15,31 @@ import (
 	"time"
 )
 
-// Times of the line: of the first one, and between two.
+// patience is the silence before the line is shown; interval is the time between updates.
 const (
 	patience = time.Second
 	interval = 250 * time.Millisecond
 )
 
-// erase returns to the begin of the line and deletes it.
+// erase moves the cursor to the beginning of the line and deletes the line.
 const erase = "\r\x1b[K"
 
-// reporter counts the work of one command.
+// reporter counts the requests of one command.
 type reporter struct {
 	terminal io.Writer
 
 	mu            sync.Mutex
 	begun, ended  int
-	doing         string    // what is done beside requests; empty: nothing
-	quiet         time.Time // when the command last wrote something, or began
+	doing         string    // work besides requests, for the line; empty: no such work
+	quiet         time.Time // time of the command's last output or of its start
 	shown, closed bool
 }
 
 type key struct{}
 
-// Start begins to report the work under the returned context. out and errs are writers for the command in place of the
-// terminal's: they erase the line before they write. stop ends the report, and erases the line.
+// Start begins to show the progress of requests and Work under the returned context. The command has to write its
+// output to o and e, which erase the line and then write to out and errs. stop erases the line, cancels the context,
+// and waits for the goroutine of this package. It has to be called, and may be called again.
 func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Context, o, e io.Writer, stop func()) {
 	r := &reporter{terminal: terminal, quiet: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, key{}, r))
@@ -53,7 +55,8 @@ func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Contex
 	}
 }
 
-// Work reports something that takes time beside requests, until done is called. Without Start it does nothing.
+// Work shows the text what as the present work until done is called, while no request is pending. A later call replaces
+// the text. Without Start in ctx it does nothing. done is not nil.
 func Work(ctx context.Context, what string) (done func()) {
 	r, is := ctx.Value(key{}).(*reporter)
 	if !is {
@@ -68,7 +71,7 @@ func Work(ctx context.Context, what string) (done func()) {
 	return func() { set("") }
 }
 
-// run prints the line while there is work.
+// run updates the line until ctx ends.
 func (r *reporter) run(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -97,7 +100,7 @@ func (r *reporter) print(began time.Time) {
 	fmt.Fprintf(r.terminal, "%s%s, %v", erase, line, time.Since(began).Round(time.Second))
 }
 
-// erase erases the line; at the end for good.
+// erase erases the line, which is shown again after patience unless end is set.
 func (r *reporter) erase(end bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +110,7 @@ func (r *reporter) erase(end bool) {
 	r.shown, r.quiet, r.closed = false, time.Now(), r.closed || end
 }
 
-// writer erases the line before each write.
+// writer erases the line before each write to the writer below.
 type writer struct {
 	r  *reporter
 	to io.Writer
@@ -118,12 +121,13 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// Transport returns a round tripper whose requests are counted, until their bodies are closed, for contexts of Start.
+// Transport returns a round tripper that counts requests whose context comes from Start. A request is pending until its
+// response body is closed. Other requests pass unchanged. The result is safe for concurrent use if of is.
 func Transport(of http.RoundTripper) http.RoundTripper { return transport{of} }
 
 type transport struct{ of http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper. Errors are those of the round tripper below.
+// RoundTrip passes the request on and counts it. Errors are those of the round tripper below.
 func (t transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	r, is := q.Context().Value(key{}).(*reporter)
 	if !is {
@@ -145,13 +149,13 @@ func (r *reporter) count(n *int) {
 	*n++
 }
 
-// body ends a request when it is closed.
+// body is a response body that calls end when it is closed.
 type body struct {
 	io.ReadCloser
 	end func()
 }
 
-// Close closes the body. Errors are those of the body.
+// Close calls end and closes the body. Errors are those of the body.
 func (b *body) Close() error {
 	b.end()
 	return b.ReadCloser.Close()

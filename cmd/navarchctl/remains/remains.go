@@ -1,11 +1,10 @@
-// Package remains lists the objects that uninstalling a control plane's chart leaves behind, and those that must be
-// deleted before: its webhook configurations, because the API server would refuse Pods and objects while no webhook
-// answers.
+// Package remains lists and deletes the objects that a Helm uninstallation of a control plane leaves behind. It also
+// lists the webhook configurations, which have to be deleted before: the API server would refuse Pods and objects while
+// no webhook answers.
 //
 // Owns: the list of these objects, and the order of their deletion.
 // Reads: the API server.
-// Never: deletes an object that it has not listed before; deletes a definition of a kind with objects, unless it was
-// named.
+// Never: deletes an object that it has not listed before.
 package remains
 
 import (
@@ -26,20 +25,21 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Labels of the chart's objects (deploy/chart/templates/_names.tpl).
+// Label of the chart's objects, and its value (deploy/chart/templates/_names.tpl).
 const (
 	nameLabel = "app.kubernetes.io/name"
 	chartName = "navarch"
 )
 
-// Object is an existing object.
+// Object is an object that existed when it was listed.
 type Object struct {
 	Kind, Namespace, Name string
-	Holds                 string // the content that is lost with it
+	Holds                 string // the loss that its deletion causes, for people
 	path                  string
-	uid                   string // distinguishes it from a later object of the same name
+	uid                   string // distinguishes the object from a later one with the same name
 }
 
+// String returns "Kind namespace/name", or "Kind name" without a namespace.
 func (o Object) String() string {
 	if o.Namespace == "" {
 		return o.Kind + " " + o.Name
@@ -47,14 +47,15 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// Cluster is the cluster and the control plane to search.
+// Cluster names the cluster and the control plane whose objects are listed. Its methods block on requests to the API
+// server.
 type Cluster struct {
 	API       *apiserver.Client
-	Namespace string // of the control plane
-	Revision  string // of webhooks; empty: those of our charts
+	Namespace string // namespace of the control plane
+	Revision  string // selects webhook configurations; empty: those of Navarch's charts
 }
 
-// meta is the used part of any object.
+// meta decodes the used metadata of any object.
 type meta struct {
 	Metadata struct {
 		Name, Namespace, UID string
@@ -62,7 +63,8 @@ type meta struct {
 	}
 }
 
-// list reads the objects of a kind below a path that about describes.
+// list returns the objects at a path for which about returns a text, sorted. about returns the loss that the deletion
+// of an object causes; empty: the object is skipped.
 func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
 	base, _, _ := strings.Cut(path, "?")
 	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
@@ -90,18 +92,19 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 	return found, nil
 }
 
-// holds maps kinds of webhook configurations to what is lost with them.
+// holds maps kinds of webhook configurations to the function that is lost with them.
 var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validating: "wrong objects are refused"}
 
-// Webhooks returns the configurations that lead to the control plane's namespace. With a revision these are all of that
-// revision. Otherwise ours are those of our charts, and those that lead to the same Services (revision tags); others
-// are the rest, for instance those of an istiod in the same namespace. Errors are the API server's.
+// Webhooks returns the webhook configurations that call Services in the control plane's namespace. With a Revision,
+// ours has the configurations of this revision. Without, ours has those that call a Service which a configuration of
+// Navarch's charts calls, so revision tags are included. others has the rest, for example of an istiod in the same
+// namespace. Errors are the API server's.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
 		return nil, nil, err
 	}
-	services := map[string]bool{} // Services of our configurations in the namespace
+	services := map[string]bool{} // Services that the charts' configurations call
 	for _, one := range all {
 		if one.Meta.Labels[nameLabel] == chartName {
 			for _, s := range c.services(one) {
@@ -125,7 +128,7 @@ func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error
 	return ours, others, nil
 }
 
-// services returns the Services of the control plane's namespace that answer a configuration's webhooks.
+// services returns the names of the Services in the control plane's namespace that a configuration's webhooks call.
 func (c Cluster) services(of hooks.Configuration) (names []string) {
 	for _, w := range of.Webhooks {
 		if w.LeadsTo(c.Namespace) {
@@ -135,8 +138,9 @@ func (c Cluster) services(of hooks.Configuration) (names []string) {
 	return names
 }
 
-// Running lists the control plane's remaining workloads, which still need the kept objects. Errors are the API
-// server's, and name the request.
+// Running lists the Deployments and StatefulSets of the control plane that still exist and need the kept objects.
+// Elements are "Kind name", with the Helm release if it is known; nil without such workloads. Errors are the API
+// server's.
 func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	in := "/apis/apps/v1/namespaces/" + url.PathEscape(c.Namespace)
 	var deployments appsv1.DeploymentList
@@ -160,7 +164,7 @@ func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// release names an object's Helm release.
+// release returns " (release NAME)" by an object's labels; empty if the labels do not name a release.
 func release(labels map[string]string) string {
 	if name := labels["app.kubernetes.io/instance"]; name != "" {
 		return " (release " + name + ")"
@@ -168,27 +172,28 @@ func release(labels map[string]string) string {
 	return ""
 }
 
-// etcdName is the prefix of the names of the chart's own etcd.
+// etcdName is the prefix of the names of objects of the chart's own etcd.
 const etcdName = "navarch-etcd"
 
-// secrets maps the Secrets that uninstalling keeps to what is lost with them.
+// secrets maps the names of Secrets that an uninstallation keeps to the loss that their deletion causes.
 var secrets = map[string]string{
 	"cacerts":         "your own CA: certificates that it signed stay good, and no new ones are signed",
 	"istio-ca-secret": "the root that istiod made",
 	"navarch-kek":     "the key encryption key: without it nobody opens the mesh's CA keys and the Secrets in etcd, nor in its backups",
 }
 
-// Kept returns the objects that uninstalling the chart keeps, without definitions: keys of the CA, etcd's certificates
-// and volumes, and the leader's objects in namespaces. Errors are the API server's.
+// Kept returns the objects that an uninstallation of the chart keeps, except definitions. They are Secrets with keys of
+// the CA, etcd's certificates and volumes, and the ConfigMaps with roots that the leader wrote to all namespaces.
+// Errors are the API server's, with the kind.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
-	// a Helm release may have a megabyte
+	// excludes the Secrets of Helm, each of which may have a megabyte
 	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string {
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
 		}
 		if m.Metadata.Labels[nameLabel] == chartName {
-			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // its name is from the values
+			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // the chart's values may rename navarch-kek
 		}
 		return secrets[m.Metadata.Name]
 	})
@@ -224,7 +229,7 @@ func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	return kept, nil
 }
 
-// plurals are Istio's kinds, by group.
+// plurals has the resource names of Istio's kinds by API group.
 var plurals = map[string][]string{
 	"networking.istio.io": {"destinationrules", "envoyfilters",
 		"gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
@@ -233,8 +238,9 @@ var plurals = map[string][]string{
 	"extensions.istio.io": {"trafficextensions", "wasmplugins"},
 }
 
-// Definitions returns the CustomResourceDefinitions of Istio's kinds, with the number of their objects. They are read
-// one by one, since all definitions of a cluster have many megabytes. Errors are the API server's.
+// Definitions returns the existing CustomResourceDefinitions of Istio's kinds, sorted by name. Holds has the number of
+// their objects. Each is requested by name, since all definitions of a cluster may have many megabytes. Errors are the
+// API server's.
 func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	for group, all := range plurals {
 		for _, plural := range all {
@@ -251,7 +257,7 @@ func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	return found, nil
 }
 
-// definition reads one definition; nil: it does not exist.
+// definition returns one definition; nil if it does not exist.
 func (c Cluster) definition(ctx context.Context, name, group, plural string) (*Object, error) {
 	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)
 	var d struct {
@@ -286,7 +292,7 @@ func (c Cluster) definition(ctx context.Context, name, group, plural string) (*O
 	return o, nil
 }
 
-// count returns the number of objects below a path, by reading one of them.
+// count returns the number of objects at a path, from a list with limit 1.
 func (c Cluster) count(ctx context.Context, path string) (int, error) {
 	var some struct {
 		Metadata struct{ RemainingItemCount int }
@@ -296,11 +302,12 @@ func (c Cluster) count(ctx context.Context, path string) (int, error) {
 	return len(some.Items) + some.Metadata.RemainingItemCount, err
 }
 
-// Empty reports whether a definition has no objects.
+// Empty reports whether an object from Definitions is known to have no objects. It is false if no version is served.
 func (o Object) Empty() bool { return o.Holds == "0 objects" }
 
-// Delete deletes objects one after the other, if their uids are those that were listed. A missing object is not an
-// error. It stops at the first error, which names the object.
+// Delete deletes objects one after the other, each only if its uid is the listed one. gone is called after each; an
+// object that no longer exists counts as deleted. It stops at the first error, which names the object: the API
+// server's, also for another uid, or a missing uid.
 func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
 	for _, o := range all {
 		if o.uid == "" {

@@ -24,21 +24,22 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// planOnce is the plan of a process's proxies, made when it is first needed.
+// planOnce is the plan of a process's proxies, which is computed at the first use.
 type planOnce struct {
 	once     sync.Once
-	mu       sync.Mutex // of planner
+	mu       sync.Mutex // guards planner and resolver
 	planner  *plan.Planner
 	resolver *resolve.Resolver
-	handles  []*plan.Handle // by the number of the proxy
+	handles  []*plan.Handle // by index in Proxies
 	err      error
 }
 
-// planned plans the process's proxies once. The error says why that fails.
+// planned returns the plan of the process's proxies, which the first call computes. The error reports that the report
+// cannot be planned; it is the same for every call.
 func (p *process) planned() (*planOnce, error) {
 	p.plan.once.Do(func() {
 		defer func() {
-			if r := recover(); r != nil { // the report may come from anybody
+			if r := recover(); r != nil { // the report is untrusted
 				p.plan.err = fmt.Errorf("the report cannot be planned: %v", r)
 			}
 		}()
@@ -68,12 +69,12 @@ func (p *process) makePlan() error {
 		l.planner.Authorised(who.OfAccount(), access.Standing{Known: true, Allowed: right.Allowed, Why: right.Why})
 	}
 	for _, record := range l.planner.Sealed() {
-		l.planner.Opened(record, model.PrivateKey{}) // reports have no keys
+		l.planner.Opened(record, model.PrivateKey{}) // reports do not contain private keys
 	}
 	return nil
 }
 
-// base returns a copy of the plan, for a preview.
+// base returns a fork of the plan, which a preview may change.
 func (p *process) base(context.Context) (*plan.Base, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *process) base(context.Context) (*plan.Base, error) {
 	return &plan.Base{Planner: l.planner.Fork(), Resolver: l.resolver.Fork()}, nil
 }
 
-// describe describes a subject by the plan.
+// describe returns the description of a subject by the plan. sees reports whether the caller may see a namespace.
 func (p *process) describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -95,10 +96,10 @@ func (p *process) describe(of describe.Query, sees func(namespace string) bool) 
 	return describe.Of(l.planner, p.snapshot, of, sees)
 }
 
-// proxies implements api.Proxies.
+// proxies provides the proxies of a report's process to the API (api.Proxies).
 type proxies struct{ *process }
 
-// Streams implements api.Proxies.
+// Streams returns the visible proxies with a node ID or the name NAME.NAMESPACE; an empty id selects all.
 func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 	for i := range p.Proxies {
 		n := &p.Proxies[i].Node
@@ -109,22 +110,23 @@ func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 	return all
 }
 
-// Departed implements api.Proxies.
+// Departed returns the visible proxies whose streams had ended lately; nil if the report lacks the page.
 func (p proxies) Departed(sees func(string) bool) (all []debug.Left) {
 	_ = p.decode(collect.Departed, &all) // a page that the report lacks is empty
 	return slices.DeleteFunc(all, func(l debug.Left) bool { return !sees(l.Namespace) })
 }
 
-// Planned implements api.Proxies.
+// Planned returns the store's revision that the process served, and the one up to which its proxies were notified; 0 if
+// it served no proxies.
 func (p proxies) Planned() (serves, notified int64) { return p.Served, p.Notified }
 
-// Connected implements api.Proxies.
+// Connected returns the number of proxies.
 func (p proxies) Connected() int { return len(p.Proxies) }
 
-// ConfigCluster implements api.Proxies.
+// ConfigCluster returns the name of the config cluster.
 func (p proxies) ConfigCluster() string { return p.Cluster }
 
-// stream returns a proxy as navarchd describes a stream.
+// stream returns the proxy with index i in the form in which navarchd describes a stream.
 func (p proxies) stream(i int) inspect.Stream {
 	of := &p.Proxies[i]
 	n := &of.Node
@@ -147,7 +149,7 @@ func (p proxies) stream(i int) inspect.Stream {
 	}
 }
 
-// explain returns the plan of a proxy and the Specs of its resources.
+// explain returns the planned resources of a proxy, and a function that returns the Specs of a resource.
 func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	l, err := p.planned()
 	if err != nil {
@@ -160,7 +162,8 @@ func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	}, nil
 }
 
-// secret returns the state of a Secret: sent if the proxy held it, and otherwise by the plan of this build.
+// secret returns the state of a Secret at a proxy: refused or sent by the report, otherwise withheld or not asked for
+// by the plan of this build. The second result is always true.
 func (p *process) secret(of *report.Proxy, i int, name string) (inspect.Standing, bool) {
 	l, err := p.planned()
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package replay answers for the processes of a report (navarchctl --snapshot) with the handlers of navarchd: /api/v1,
-// /debug and /version. Records and nodes are planned again, by the planner of this build. Acknowledgements, refusals,
-// problems and the ledger, which the planner does not know, come from the report.
+// Package replay serves HTTP requests in the name of the processes in a report (navarchctl --snapshot): /api/v1, /debug
+// and /version. It uses the handlers of navarchd. Configuration is planned again from the report's records and nodes,
+// by the planner of this build. Acknowledgements, refusals, problems and the ledger of changes come from the report.
 //
-// Owns: one plan for each process of the report, made when it is first needed.
+// Owns: one plan for each process of the report, computed at the first use.
 // Reads: cmd/internal/report.
-// Never: opens an address; trusts the report: a plan that fails is an error of the answer.
+// Never: opens an address; trusts the report: a plan that fails is an error in the response.
 package replay
 
 import (
@@ -34,18 +34,19 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Process is a process of a report.
+// Process is one process of a report.
 type Process struct {
+	// Name is the name of the process in the report.
 	Name   string
-	Serves bool         // the process serves proxies
-	Client *http.Client // its requests go to the handlers; any host named localhost is good
+	Serves bool         // the process served proxies
+	Client *http.Client // passes requests for http://localhost to the handlers, in memory; safe for concurrent use
 }
 
-// process has the handlers of one process.
+// process has the content and the handlers of one process of the report.
 type process struct {
 	*report.Process
 	index    report.Index
-	snapshot *mirror.Snapshot // nil: the report has no records
+	snapshot *mirror.Snapshot // nil if the report has no records
 	plan     planOnce
 	api      *api.API
 	rules    *authz.Authorizer
@@ -53,7 +54,8 @@ type process struct {
 	previews *debug.Pages
 }
 
-// New returns the processes of a report, in its order.
+// New returns the processes of a report, in the order of the report. They keep r, which must not change afterwards.
+// Faults of the report become errors in responses.
 func New(r *report.Report) []Process {
 	all := make([]*process, 0, len(r.Processes))
 	for _, of := range r.Processes {
@@ -79,10 +81,10 @@ func newProcess(r *report.Report, of *report.Process) *process {
 	return p
 }
 
-// serves reports whether the process serves proxies.
+// serves reports whether the process served proxies.
 func (p *process) serves() bool { return p.Notified > 0 || p.Served > 0 || len(p.Proxies) > 0 }
 
-// newAPI returns the API of the process.
+// newAPI returns the handlers of /api/v1. others provides the answers of the report's other processes.
 func (p *process) newAPI(others peers) *api.API {
 	c := api.Config{Self: p.Name, Zone: p.Zone, Version: p.Version, Rules: p.rules, Pages: apiPages{p}, Replicas: others,
 		Now: func() time.Time { return p.Created }}
@@ -97,7 +99,7 @@ func (p *process) newAPI(others peers) *api.API {
 	return api.New(c)
 }
 
-// decode decodes a page of the report.
+// decode decodes a page that the report contains. A missing page is an error.
 func (p *process) decode(page string, into any) error {
 	raw, ok := p.Pages[page]
 	if !ok {
@@ -106,7 +108,7 @@ func (p *process) decode(page string, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// why returns the reason why a page is missing.
+// why returns the reason for a missing page.
 func (p *process) why(page string) string {
 	for _, m := range p.Missing {
 		if m.Name == page || strings.HasSuffix(m.Name, "/"+page) {
@@ -116,10 +118,10 @@ func (p *process) why(page string) string {
 	return "process " + p.Name + " has not written it"
 }
 
-// live are the endpoints of the API that ask a running process.
+// live lists the endpoints of the API that need a running process. Requests to them get status 400.
 var live = []string{"deliveries", "stored", "report"}
 
-// handler returns all handlers of the process.
+// handler returns the handler for all paths of the process.
 func (p *process) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(fleetapi.Root, p.api.Handler())
@@ -135,7 +137,8 @@ func (p *process) handler() http.Handler {
 	return mux
 }
 
-// pages returns the pages of /debug: those of the report as they were, and others as navarchd makes them.
+// pages returns the handler of /debug. Pages that the report contains are served unchanged; the others are computed by
+// navarchd's handlers.
 func (p *process) pages() http.Handler {
 	mux := http.NewServeMux()
 	for name, path := range collect.Pages() {
@@ -156,26 +159,27 @@ func (p *process) pages() http.Handler {
 	return mux
 }
 
-// apiPages implements api.Pages.
+// apiPages provides pages and previews of a process to the API (api.Pages).
 type apiPages struct{ *process }
 
-// PlanBody implements api.Pages.
+// PlanBody reads the body of a plan request with navarchd's handler. Results and errors are those of
+// debug.Pages.PlanBody.
 func (p apiPages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
 	return p.previews.PlanBody(ctx, who, w, r)
 }
 
-// Plan implements api.Pages.
+// Plan computes the preview of a change with navarchd's handler. Results and errors are those of debug.Pages.Plan.
 func (p apiPages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	return p.previews.Plan(ctx, who, body, q)
 }
 
-// Turn implements api.Pages: nobody else asks.
+// Turn returns at once: there are no other callers to wait for. The error is always nil.
 func (apiPages) Turn(context.Context, authz.Caller, bool) (made, read func(), err error) {
 	return func() {}, func() {}, nil
 }
 
-// Render implements api.Pages.
+// Render returns status and body of a page of /debug. Every caller may see all pages.
 func (p apiPages) Render(ctx context.Context, _ authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := web.NewRecorder()
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: path, RawQuery: q.Encode()}, Header: http.Header{}}
@@ -183,20 +187,22 @@ func (p apiPages) Render(ctx context.Context, _ authz.Caller, path string, q url
 	return answer.Code, answer.Body.Bytes()
 }
 
-// Problems implements api.Pages.
+// Problems returns the problems in the report; nil if the report lacks them. Every caller may see all problems.
 func (p apiPages) Problems(authz.Visible) (all []inspect.Problem) {
 	_ = p.decode("problems", &all) // a page that the report lacks is empty
 	return all
 }
 
-// peers are the other processes of the report that serve proxies, and those that are missing in it.
+// peers provides the answers of the other processes that served proxies (api.Replicas), and the processes that the
+// report lacks.
 type peers struct {
 	self    *process
 	all     []*process
 	missing []report.Missing
 }
 
-// Ask implements api.Replicas.
+// Ask returns the answer of each other process that served proxies, and an error for each process that the report
+// lacks. The wait is ignored.
 func (s peers) Ask(ctx context.Context, q ask.Question, _ time.Duration) (heard []ask.Heard) {
 	for _, p := range s.all {
 		if p != s.self && p.serves() {

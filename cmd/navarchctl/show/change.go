@@ -12,44 +12,47 @@ import (
 	"navarch.io/navarch/push/meaning"
 )
 
-// Change is the answer to the question what a change of objects would do.
+// Change is the printed form of a plan: the effects that a change of objects would have on proxies. Its methods do not
+// change it.
 type Change struct {
-	Revision int64 // of the configuration that the change is compared with
-	// Created, Changed and Deleted count the objects.
+	Revision int64 // revision of the configuration before the change
+	// Created, Changed and Deleted count the objects. Refused objects are not among them.
 	Created, Changed, Deleted int
-	Refused                   []Refusal
-	// Summary has the risks and facts, over the views that get something else.
+	Refused                   []Refusal // one for each problem of a refused object
+	// Summary contains the risks and facts, and counts the views and proxies whose configuration changes. A view is a
+	// group of proxies with equal configuration.
 	Summary meaning.Summary
-	// AllViews and AllProxies count all views and proxies, before the change.
+	// AllViews and AllProxies count all views and proxies, affected or not.
 	AllViews, AllProxies int
 	Affected             []Affected
-	Raw                  []string // differences of resources; empty unless they are wanted
-	// NewProblems and GoneProblems are problems of objects, one line each.
+	Raw                  []string // lines about resources that differ; may be empty
+	// NewProblems and GoneProblems are problems of objects that the change causes or ends, one line each.
 	NewProblems, GoneProblems []string
-	// Bytes are sent to all proxies together, and Duration is how long that takes at the usual pace. 0: unknown.
+	// Bytes is the sum of the bytes sent to all proxies, and Duration the time that sending takes. 0: unknown, and not
+	// printed.
 	Bytes    int64
 	Duration time.Duration
-	// Missing are the replicas that did not answer: the counts are lower bounds.
+	// Missing names the replicas that did not answer. If it is not empty, all counts are lower bounds.
 	Missing []string
 }
 
-// Refusal is an object that validation refuses.
+// Refusal is a problem for which validation refuses an object.
 type Refusal struct {
-	Object string `json:"object"`
-	Field  string `json:"field,omitempty"`
+	Object string `json:"object"`          // "Kind namespace/name"
+	Field  string `json:"field,omitempty"` // path; empty: the whole object
 	Reason string `json:"reason"`
 }
 
-// Affected counts the proxies of a namespace that get something else.
+// Affected counts the proxies of one kind in a namespace whose configuration changes.
 type Affected struct {
 	Namespace string         `json:"namespace"`
 	Kind      string         `json:"kind"` // sidecar, gateway ...
 	Proxies   int            `json:"proxies"`
-	Workloads map[string]int `json:"workloads,omitempty"`
+	Workloads map[string]int `json:"workloads,omitempty"` // proxies by workload; may be nil
 }
 
-// Text prints the sections: refused objects, risks, proxies, facts, raw differences, problems, cost. Errors are those
-// of w.
+// Text prints the change for a terminal: refused objects, risks, affected proxies, facts, differences of resources,
+// problems and cost. Untrusted text is made printable. Errors are those of w.
 func (c Change) Text(w io.Writer) error {
 	fmt.Fprintln(w, c.headline())
 	var rows [][]string
@@ -116,7 +119,7 @@ func (c Change) headline() string {
 		plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, thousands(c.Summary.Views), plural(c.AllViews, "view"))
 }
 
-// levelText returns the word of a level at the begin of a line.
+// levelText returns the word for a level at the start of a line.
 func levelText(l meaning.Level) string {
 	if l == meaning.High {
 		return "HIGH"
@@ -124,7 +127,7 @@ func levelText(l meaning.Level) string {
 	return "MED"
 }
 
-// reach says how many views a line is about, unless it is all.
+// reach returns the number of views that a line is about; empty if the line is about all affected views.
 func reach(s meaning.Summary, n meaning.Count) string {
 	if n.Views == s.Views {
 		return ""
@@ -136,7 +139,7 @@ func reach(s meaning.Summary, n meaning.Count) string {
 	return text + ")"
 }
 
-// subjects returns the first subject of a line, and the number of the others.
+// subjects returns the first subject of a line, and the number of the other subjects.
 func subjects(s meaning.Subjects) string {
 	if len(s.Named) == 0 {
 		return ""
@@ -147,7 +150,7 @@ func subjects(s meaning.Subjects) string {
 	return s.Named[0]
 }
 
-// affected lists the namespaces with their proxies.
+// affected lists the namespaces with the numbers of their affected proxies.
 func (c Change) affected() string {
 	var parts []string
 	for _, a := range c.Affected {
@@ -160,7 +163,7 @@ func (c Change) affected() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxWorkloads is the number of workloads that are named for each namespace.
+// maxWorkloads bounds the workloads that are named for each namespace.
 const maxWorkloads = 5
 
 // workloads lists the workloads with the most proxies.
@@ -180,7 +183,7 @@ func workloads(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// unchanged names the areas without differences.
+// unchanged names the areas of configuration without differences.
 func (c Change) unchanged() string {
 	var words []string
 	for _, area := range c.Summary.Unchanged() {
@@ -213,7 +216,7 @@ func (c Change) cost() string {
 	return b.String()
 }
 
-// size returns a number of bytes in the unit that suits it.
+// size formats a number of bytes as MB (10^6), kB (10^3) or bytes.
 func size(n int64) string {
 	switch {
 	case n >= 1_000_000:
@@ -224,7 +227,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// share returns a part in percent.
+// share returns part as a percentage of of; "0 %" if of is 0.
 func share(part, of int) string {
 	if of == 0 {
 		return "0 %"
@@ -232,7 +235,7 @@ func share(part, of int) string {
 	return strconv.FormatFloat(float64(part)*100/float64(of), 'f', 1, 64) + " %"
 }
 
-// thousands returns a number with commas.
+// thousands formats a number with commas between groups of three digits.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
@@ -241,7 +244,7 @@ func thousands(n int) string {
 	return text
 }
 
-// plural returns a number with a noun.
+// plural returns a number with a noun, which is in the plural unless n is 1.
 func plural(n int, noun string) string {
 	switch before, is := strings.CutSuffix(noun, "y"); {
 	case n == 1:

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// maxMarkdown is the number of rows of each table of Markdown, so that a comment of a pull request stays readable.
+// maxMarkdown bounds the rows of each table in Markdown, so that a comment of a pull request stays readable.
 const maxMarkdown = 50
 
-// Markdown prints the sections for a comment of a pull request. Untrusted text is in code spans, which contain neither
-// links nor mentions. Errors are those of w.
+// Markdown prints the change as Markdown, for a comment of a pull request. It lists problems that the change causes,
+// and only counts those that it ends. Untrusted text is in code spans, where links and mentions have no effect. Errors
+// are those of w.
 func (c Change) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n", c.headline())
@@ -64,7 +65,7 @@ func (c Change) Markdown(w io.Writer) error {
 	return err
 }
 
-// code returns a text as a code span within a table.
+// code returns a text as a code span within a table; empty for an empty text.
 func code(text string) string {
 	if text == "" {
 		return ""

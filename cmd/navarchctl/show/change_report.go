@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// ChangeOf returns the change that a report describes. raw lists the resources that differ.
+// ChangeOf converts a report, which is not nil and stays unchanged. The result shares the report's slices. With raw, it
+// lists the resources that differ. Duration and Workloads are not set.
 func ChangeOf(r *preview.Report, raw bool) Change {
 	proxies, views, bytes := r.Count()
 	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,
@@ -71,7 +72,7 @@ func summaryOf(r *preview.Report) meaning.Summary {
 	return s
 }
 
-// rawLines lists the resources that differ, each once.
+// rawLines returns one line for each resource that differs.
 func rawLines(groups []preview.Group) (all []string) {
 	seen := map[string]bool{}
 	for _, g := range groups {

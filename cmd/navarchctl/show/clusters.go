@@ -11,6 +11,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// takesCluster reports whether the filter selects a cluster. A filter for clusters selects only names in Istio's form
+// direction|port|subset|host.
 func takesCluster(f Filter, name string, _ proto.Message) bool {
 	if f.FQDN+f.Subset+f.Direction == "" && f.Port == 0 {
 		return true
@@ -29,7 +31,8 @@ func clusterRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{clusterRow(c.GetName(), kind, c.GetMetadata())}
 }
 
-// clusterRow splits the name as istioctl does; other clusters have only a name and a type.
+// clusterRow returns the row of a cluster. It divides a name in Istio's form into the columns; for any other cluster,
+// the row has only the name and the type.
 func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	direction, port, subset, host, ok := xds.ParseCluster(name)
 	if !ok {
@@ -38,8 +41,9 @@ func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 	return []string{orDash(host), strconv.Itoa(int(port)), orDash(subset), orDash(direction), kind, origin(metadata)}
 }
 
-// origin returns the object that something was made from, "name.namespace", from the metadata istio.config of control
-// planes (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME); "-": unknown.
+// origin returns "name.namespace" of the object that the control plane recorded in the metadata istio.config
+// (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME). It returns "-" without that metadata, and the value itself if
+// that has another form.
 func origin(metadata *corev3.Metadata) string {
 	path := metadata.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/")

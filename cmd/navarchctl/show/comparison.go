@@ -14,12 +14,14 @@ import (
 )
 
 const (
-	findingsShown = 10  // of each workload, without --all
-	valueShown    = 300 // bytes of a value
+	findingsShown = 10  // findings, and notes, of each workload, unless all are printed
+	valueShown    = 300 // bytes of a value, unless it is printed in full
 )
 
-// Comparison prints a report for people: a summary, a line for each workload, what is different, and the rows that
-// argue for the rest. all prints every finding, in full. Values may be untrusted text. Errors are those of w.
+// Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,
+// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference. With all, it prints
+// every finding in full, else the first findings of each workload, with long values cut. Values may be untrusted text.
+// It does not change r. Errors are those of w.
 func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)
@@ -57,7 +59,7 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	return err
 }
 
-// workloadFindings prints what is different of one workload, and the notes about it.
+// workloadFindings prints the differences of one workload, and the notes about it.
 func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 	if len(one.Findings)+len(one.Notes) == 0 && one.More == 0 {
 		return
@@ -90,7 +92,7 @@ func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 	}
 }
 
-// value returns a value on one line, cut unless all is set.
+// value returns a value on one line, cut after valueShown bytes unless all is set; "absent" for an empty value.
 func value(json string, all bool) string {
 	if json == "" {
 		return "absent"
@@ -102,7 +104,7 @@ func value(json string, all bool) string {
 	return text
 }
 
-// arguments prints the rows of the fidelity page with their places in all workloads.
+// arguments prints each argument with its number of places in all workloads.
 func arguments(b *bytes.Buffer, r *compare.Report) error {
 	places := map[compare.Argument]int{}
 	for _, one := range r.Workloads {

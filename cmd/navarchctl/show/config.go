@@ -13,25 +13,26 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Filter selects the resources to print; an empty field selects all. Each field applies to the types that have it.
+// Filter selects the resources to print. Zero fields select all. Each field applies to the types that its comment
+// names, and is ignored for other types. Upper and lower case are equal for Direction, Address, Type, Cluster and
+// Status.
 type Filter struct {
 	FQDN      string // substring of a cluster's host
 	Subset    string // substring of a cluster's subset
 	Direction string // of a cluster: inbound or outbound
-	Port      uint32 // of a cluster, a listener, an endpoint
+	Port      uint32 // of a cluster, a listener or an endpoint
 	Name      string // of a route configuration
-	Address   string // of a listener; of an endpoint, without port
-	Type      string // of a listener: HTTP, TCP, HTTP+TCP
+	Address   string // of a listener or an endpoint, without port
+	Type      string // of a listener: HTTP, TCP, HTTP+TCP or UNKNOWN
 	Cluster   string // of an endpoint
-	Status    string // of an endpoint: healthy, unhealthy, draining ...
+	Status    string // health of an endpoint: healthy, unhealthy, draining ...
 }
 
-// layout is the table of one type: its heading, the rows of one resource, and whether the filter selects a resource. m
-// is nil for a resource that the proxy does not have.
+// layout is the table of one type.
 type layout struct {
 	heading []string
-	rows    func(f Filter, m proto.Message) [][]string
-	takes   func(f Filter, name string, m proto.Message) bool
+	rows    func(f Filter, m proto.Message) [][]string        // of one resource
+	takes   func(f Filter, name string, m proto.Message) bool // the filter selects a resource; m may be nil
 }
 
 func all(Filter, string, proto.Message) bool { return true }
@@ -45,7 +46,9 @@ var layouts = [xds.NumTypes]layout{
 	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
-// Select returns the selected resources of one type, sorted by name.
+// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. They are
+// sorted by name, clusters and assignments by host, port, subset and direction. The dump stays unchanged. t is not
+// xds.Unknown.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
@@ -57,7 +60,8 @@ func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	return out
 }
 
-// order returns the sort key of a resource: clusters by host first, others by name.
+// order returns the sort key of a resource: the parts of a name in Istio's form for clusters, with the host first, else
+// the name.
 func order(r dump.Resource) string {
 	if direction, port, subset, host, ok := xds.ParseCluster(r.Name); ok {
 		return fmt.Sprintf("%s\x00%05d\x00%s\x00%s", host, port, subset, direction)
@@ -65,8 +69,9 @@ func order(r dump.Resource) string {
 	return r.Name
 }
 
-// Config prints the table of one type, followed by its refused and withheld resources. wide adds the name and the
-// version of each resource. The error is that of w.
+// Config prints the table of type t, followed by a line for each resource that was refused, is withheld, or cannot be
+// decoded. With wide, it adds columns with the name and the version of each resource. Endpoints are those of Envoy's
+// /clusters if the dump has them. Errors are those of w.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading
@@ -84,7 +89,7 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 		case r.Message == nil:
 			shown = [][]string{unknown(t, r.Name)}
 		case t == xds.Endpoint && d.Hosts != nil:
-			continue // from Envoy's hosts, below
+			continue // hostRows prints the endpoints, as Envoy has them
 		default:
 			shown = layouts[t].rows(f, r.Message)
 		}
@@ -107,7 +112,7 @@ func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	return notes(w, selected)
 }
 
-// mark returns the text of the extra column; empty: the resource is as it should be.
+// mark returns the text of the column STATUS; empty: the resource is in use, and nothing was refused or withheld.
 func mark(r dump.Resource) string {
 	switch {
 	case r.Failure != nil:
@@ -121,7 +126,7 @@ func mark(r dump.Resource) string {
 	return strings.ToUpper(r.Where)
 }
 
-// unknown returns the row of a resource of which only the name is known.
+// unknown returns the row of a resource without a decoded message: only its name is known.
 func unknown(t xds.Type, name string) []string {
 	row := make([]string, len(layouts[t].heading))
 	for i := range row {
@@ -133,13 +138,13 @@ func unknown(t xds.Type, name string) []string {
 		return clusterRow(name, "-", nil)
 	case xds.Endpoint:
 		at = len(row) - 1
-	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // the first
+	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // the first column
 	}
 	row[at] = name
 	return row
 }
 
-// notes prints the lines below the table.
+// notes prints the lines below the table: resources that were refused, are withheld, or cannot be decoded.
 func notes(w io.Writer, selected []dump.Resource) error {
 	for _, r := range selected {
 		var err error
@@ -163,7 +168,7 @@ func notes(w io.Writer, selected []dump.Resource) error {
 	return nil
 }
 
-// withoutWord removes the first word of the details, since the line starts with it.
+// withoutWord removes "withheld: " or "refused: " from the details, because the line starts with that word.
 func withoutWord(details string) string {
 	for _, word := range []string{"withheld: ", "refused: "} {
 		details = strings.TrimPrefix(details, word)

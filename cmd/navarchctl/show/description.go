@@ -11,34 +11,34 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// Described is a description, with what else is known of its objects.
+// Described is a description with the problems and the last changes of its objects.
 type Described struct {
 	Schema   string `json:"schema"`
-	Subject  string `json:"subject"`            // noun and name
-	Revision int64  `json:"revision,omitempty"` // of the store
+	Subject  string `json:"subject"`            // noun and name, as "pod shop/web-0"
+	Revision int64  `json:"revision,omitempty"` // of the store; 0: planned from a folder
 	describe.Part
 	Problems []inspect.Problem `json:"problems"`
-	Changes  []Touched         `json:"changes"` // the newest first
+	Changes  []Touched         `json:"changes"` // newest first
 }
 
 // Touched is a change that touched an object of a description.
 type Touched struct {
-	Lane         string    `json:"lane"` // config, endpoints
-	Revision     int64     `json:"revision"`
-	Since        time.Time `json:"since"`
-	Affected     int       `json:"affected"` // proxies
-	Acknowledged int       `json:"acknowledged"`
-	Objects      []string  `json:"objects"` // those of the description
+	Lane         string    `json:"lane"`         // config or endpoints
+	Revision     int64     `json:"revision"`     // of the store
+	Since        time.Time `json:"since"`        // start of the change
+	Affected     int       `json:"affected"`     // proxies that the change affects
+	Acknowledged int       `json:"acknowledged"` // affected proxies that have acknowledged it
+	Objects      []string  `json:"objects"`      // touched objects of the description, at most four
 }
 
-// mostNamed is the most objects that a line names.
+// mostNamed bounds the objects that a line names.
 const mostNamed = 3
 
-// unstated ends the lines that no object decides.
+// unstated ends the lines about facts that no object decides.
 const unstated = "(default)"
 
-// Description prints a description. Each line ends in the objects that made it: the first few, or with wide all of
-// them. Errors are those of w.
+// Description prints a description. Each line ends in the objects that made the fact: the first three, or all with
+// wide. Text may be untrusted. Errors are those of w.
 func Description(w io.Writer, d *Described, wide bool) error {
 	facts := func(heading, indent string, all []describe.Fact) error { return facts(w, heading, indent, all, wide) }
 	for _, o := range d.Objects {
@@ -80,7 +80,7 @@ func Description(w io.Writer, d *Described, wide bool) error {
 	return nil
 }
 
-// title names a group by its side and its proxies.
+// title returns the heading of a group: its side and its proxies.
 func title(g describe.Group) string {
 	names := strings.Join(g.Proxies, ", ")
 	if more := g.Total - len(g.Proxies); more > 0 {
@@ -92,7 +92,7 @@ func title(g describe.Group) string {
 	return g.Side + " of " + names
 }
 
-// facts prints a heading and a line for each fact.
+// facts prints a heading and a line for each fact; nothing without facts.
 func facts(w io.Writer, heading, indent string, all []describe.Fact, wide bool) error {
 	if len(all) == 0 {
 		return nil

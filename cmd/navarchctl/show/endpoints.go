@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// takesAssignment reports whether the filter selects an endpoint of the assignment. Without a filter for endpoints, an
-// empty assignment is selected too.
+// takesAssignment reports whether the filter selects an endpoint of the assignment. Without a filter for endpoints, it
+// also selects empty and undecoded assignments.
 func takesAssignment(f Filter, name string, m proto.Message) bool {
 	if f.Cluster != "" && !strings.EqualFold(f.Cluster, name) {
 		return false
@@ -30,7 +30,8 @@ func (f Filter) takesEndpoint(address *corev3.Address, health string) bool {
 		(f.Port == 0 || f.Port == port) && (f.Status == "" || strings.EqualFold(health, f.Status))
 }
 
-// endpointRows returns one row for each endpoint of an assignment. Envoy's ejections are unknown here.
+// endpointRows returns one row for each selected endpoint of an assignment; without a filter, a row of dashes for an
+// empty assignment. Outlier checks are known to Envoy alone, and not to an assignment.
 func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	a, _ := m.(*endpointv3.ClusterLoadAssignment)
 	for _, group := range a.GetEndpoints() {
@@ -49,7 +50,7 @@ func endpointRows(f Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// healthOf maps UNKNOWN to HEALTHY, as Envoy does.
+// healthOf returns the name of a health status. UNKNOWN is HEALTHY, as in Envoy.
 func healthOf(s corev3.HealthStatus) string {
 	if s == corev3.HealthStatus_UNKNOWN {
 		return corev3.HealthStatus_HEALTHY.String()
@@ -57,8 +58,8 @@ func healthOf(s corev3.HealthStatus) string {
 	return s.String()
 }
 
-// hostRows returns one row for each endpoint in Envoy that the filter selects, sorted by cluster. marked: the table has
-// the column STATUS, which is empty for these rows.
+// hostRows returns one row for each endpoint of Envoy's /clusters that the filter selects, sorted by cluster. If marked
+// is set, the table has a column STATUS, which is empty in these rows.
 func hostRows(d *dump.Dump, f Filter, marked bool) (rows [][]string) {
 	hosts := slices.Clone(d.Hosts)
 	slices.SortStableFunc(hosts, func(a, b dump.Host) int {

@@ -29,7 +29,7 @@ func extensionRows(_ Filter, m proto.Message) [][]string {
 	return [][]string{{config.GetName(), orDash(kind), content}}
 }
 
-// codeOf returns the source of a module's code.
+// codeOf returns the URI or the file of a module's code; "-" if neither is stated.
 func codeOf(p *wasmv3.PluginConfig) string {
 	code := p.GetVmConfig().GetCode()
 	if uri := code.GetRemote().GetHttpUri().GetUri(); uri != "" {

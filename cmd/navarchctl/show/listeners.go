@@ -23,7 +23,8 @@ func takesListener(f Filter, _ string, m proto.Message) bool {
 		(f.Type == "" || strings.EqualFold(kind(l), f.Type))
 }
 
-// hostPort splits an address; a Unix socket has no port.
+// hostPort divides an address into host and port. The port is 0 for Unix sockets and internal addresses; without an
+// address the host is "-".
 func hostPort(a *corev3.Address) (host string, port uint32) {
 	switch a := a.GetAddress().(type) {
 	case *corev3.Address_SocketAddress:
@@ -43,6 +44,7 @@ func portText(port uint32) string {
 	return strconv.Itoa(int(port))
 }
 
+// chains returns the filter chains of a listener; the default filter chain is last.
 func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	out := slices.Clone(l.GetFilterChains())
 	if l.GetDefaultFilterChain() != nil {
@@ -51,8 +53,8 @@ func chains(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return out
 }
 
-// kind returns HTTP, TCP, HTTP+TCP or UNKNOWN, by the terminal filters of the chains. Chains that only close
-// connections do not count.
+// kind returns HTTP, TCP or HTTP+TCP, by the terminal filters of the chains; UNKNOWN without such filters. Chains whose
+// cluster is BlackHoleCluster are ignored.
 func kind(l *listenerv3.Listener) string {
 	var http, tcp bool
 	for _, chain := range chains(l) {
@@ -75,7 +77,8 @@ func kind(l *listenerv3.Listener) string {
 	return "UNKNOWN"
 }
 
-// terminal returns the connection manager or the TCP proxy of a chain, and the latter's cluster; nil: it has neither.
+// terminal returns the connection manager, or the TCP proxy with its cluster, of a chain. It returns nil if the chain
+// has neither.
 func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	for _, filter := range chain.GetFilters() {
 		m, err := filter.GetTypedConfig().UnmarshalNew()
@@ -92,7 +95,7 @@ func terminal(chain *listenerv3.FilterChain) (proto.Message, string) {
 	return nil, ""
 }
 
-// listenerRows returns one row for each filter chain.
+// listenerRows returns one row for each filter chain; a single row if the listener has no chain.
 func listenerRows(_ Filter, m proto.Message) (rows [][]string) {
 	l, _ := m.(*listenerv3.Listener)
 	host, port := hostPort(l.GetAddress())
@@ -108,7 +111,7 @@ func listenerRows(_ Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// chainMatch describes the connections of a chain.
+// chainMatch describes the connections that a chain accepts.
 func chainMatch(m *listenerv3.FilterChainMatch) string {
 	var said []string
 	add := func(what string, list []string) {
@@ -149,7 +152,7 @@ func prefixes(ranges []*corev3.CidrRange) (out []string) {
 	return out
 }
 
-// destination describes where a chain's connections go.
+// destination describes the destination of the connections of a chain.
 func destination(chain *listenerv3.FilterChain) string {
 	switch m, _ := terminal(chain); m := m.(type) {
 	case *hcmv3.HttpConnectionManager:
@@ -174,7 +177,8 @@ func tcpDestination(m *tcpv3.TcpProxy) string {
 	return "Clusters: " + orDash(strings.Join(weighted, ", "))
 }
 
-// inline describes a route configuration within the listener: its cluster, if all requests go there.
+// inline describes a route configuration within a listener: by its cluster if one route for all paths leads there, else
+// by domains and matches.
 func inline(rc *routev3.RouteConfiguration) string {
 	var hosts []string
 	for _, vh := range rc.GetVirtualHosts() {

@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/dump"
 )
 
-// Narrowed returns a resource of the dump; of an assignment only the endpoints that the filter selects. An assignment
-// that did not parse stays complete.
+// Narrowed returns the JSON of a resource. Of an assignment, it keeps only the endpoints that Address, Port and Status
+// of the filter select, and removes localities without such endpoints. Without these filters, and for an assignment
+// that was not decoded, the result is r.Raw itself, which may be nil. The resource stays unchanged.
 func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	a, ok := r.Message.(*endpointv3.ClusterLoadAssignment)
 	if !ok || f.Address+f.Status == "" && f.Port == 0 {
@@ -36,8 +37,9 @@ func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	return raw
 }
 
-// elements calls keep for each element of a list in a JSON object, and returns the object with the results; nil removes
-// an element. names are the possible names of the list's field. Errors: raw is not such an object, and those of keep.
+// elements replaces each element of a list in a JSON object by the result of keep, and returns the object. It removes
+// an element whose result is nil. names are the possible names of the field with the list. Errors: raw is not such an
+// object, or an error of keep.
 func elements(raw json.RawMessage, names []string,
 	keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage

@@ -27,7 +27,7 @@ func routeRows(_ Filter, m proto.Message) (rows [][]string) {
 	return rows
 }
 
-// domains lists the first two domains; a Kubernetes name has ten.
+// domains lists the first two domains and the number of the others, because a Kubernetes name has ten domains.
 func domains(all []string) string {
 	if more := len(all) - 2; more > 0 {
 		return strings.Join(all[:2], ", ") + fmt.Sprintf(" + %d more", more)

@@ -15,8 +15,8 @@ import (
 )
 
 // secretRows returns one row for each certificate of a chain or bundle, and for each revocation list. The first
-// certificate of a chain is the leaf, also if it may sign, as self-signed certificates often may. Dumps contain no
-// keys: they have [redacted] instead.
+// certificate of a chain is the leaf, also if it may sign, as self-signed certificates often may. Keys in a dump are
+// replaced by "[redacted]".
 func secretRows(_ Filter, m proto.Message) (rows [][]string) {
 	secret, _ := m.(*tlsv3.Secret)
 	name := secret.GetName()
@@ -57,8 +57,9 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 // ownRoot matches the names of ca/issue's roots.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
-// epochOf returns the number of the issuer's epoch. The names of an operator's own CA have no number; the result is
-// then the signer, which `navarchctl ca status` lists with the epoch.
+// epochOf returns the number of the epoch of signing keys whose root has the name issuer. The names of an operator's
+// own CA contain no number; the result is then "signer" and the key identifier that `navarchctl ca status` lists with
+// the epoch, or "-".
 func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]
@@ -69,9 +70,11 @@ func epochOf(issuer string, signer []byte) string {
 	return "signer " + ShortKey(hex.EncodeToString(signer))
 }
 
-// ShortKey shortens a key identifier; it stays unique within a mesh.
+// ShortKey returns the first eight characters of a hexadecimal key identifier, or the whole of a shorter one. Eight
+// characters suffice to tell the keys of a mesh apart.
 func ShortKey(id string) string { return id[:min(len(id), 8)] }
 
+// certificatesIn returns the certificates in the inline PEM of a source. Blocks that cannot be parsed are omitted.
 func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
 	for _, block := range blocks(source) {
 		if c, err := x509.ParseCertificate(block); err == nil {
@@ -81,7 +84,7 @@ func certificatesIn(source *corev3.DataSource) (all []*x509.Certificate) {
 	return all
 }
 
-// blocks returns the inline PEM blocks of a source.
+// blocks returns the contents of the PEM blocks that a source has inline.
 func blocks(source *corev3.DataSource) (all [][]byte) {
 	raw := source.GetInlineBytes()
 	if len(raw) == 0 {

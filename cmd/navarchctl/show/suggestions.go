@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/suggest"
 )
 
-// Suggestions prints a line for each namespace with what its Sidecar saves, or why it gets none, and the hosts that are
-// lost though they are routed to. Names may be untrusted text. Errors are those of w.
+// Suggestions prints a line for each namespace with the savings of its Sidecar, or the reason why it gets no Sidecar.
+// Below, it prints notes, and the hosts that a VirtualService routes to although no proxy used them. Names may be
+// untrusted text. It does not change r. Errors are those of w.
 func Suggestions(w io.Writer, r *suggest.Report) error {
 	var b bytes.Buffer
 	made := 0

@@ -1,8 +1,10 @@
-// Package show prints a proxy's configuration as tables, in the columns that istioctl's users know.
+// Package show prints the results of navarchctl for people. The configuration of a proxy, from a dump of its resources,
+// is printed as tables with the columns that istioctl's users know. Plans, descriptions, comparisons and suggestions
+// are printed as text.
 //
 // Owns: nothing.
-// Reads: dumps.
-// Never: uses a socket or a file; writes unprintable text to a terminal.
+// Reads: dumps, reports and descriptions.
+// Never: uses a socket or a file; writes unprintable characters to a terminal.
 package show
 
 import (
@@ -14,7 +16,8 @@ import (
 	"unicode"
 )
 
-// Table prints rows in columns; the first row is the heading. Cells may be untrusted text. Errors are those of w.
+// Table prints rows in aligned columns; usually the first row is a heading. Rows may have different lengths, and no
+// rows print nothing. Cells may be untrusted text: Printable escapes them. Errors are those of w.
 func Table(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
@@ -29,7 +32,9 @@ func Table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable returns text on one line, with unprintable characters escaped as in Go.
+// Printable returns text on one line, with the characters that unicode.IsPrint rejects escaped as in Go. If it escapes
+// any, it doubles backslashes, too. A text without such characters is returned unchanged, also if it contains bytes
+// that are not UTF-8.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

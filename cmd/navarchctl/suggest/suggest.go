@@ -1,9 +1,9 @@
-// Package suggest makes Sidecars from the clusters that the proxies of a namespace have used.
+// Package suggest derives a Sidecar for each namespace from the clusters that the proxies of the namespace have used.
 //
 // Owns: nothing.
 // Reads: untrusted answers of Envoy's admin interface; services and routes of a snapshot.
-// Never: uses a socket or a file; suggests a Sidecar where another one decides already, or for counters that cover too
-// short a time.
+// Never: uses a socket or a file; suggests a Sidecar where another Sidecar already applies to the whole namespace, or
+// if the counters cover too short a time.
 package suggest
 
 import (
@@ -19,58 +19,60 @@ import (
 type Usage struct {
 	Proxy     string // name.namespace
 	Namespace string
-	Observed  time.Duration
-	Clusters  int      // all of the proxy's outbound clusters
-	Used      []string // names of outbound clusters with a request or a connection
-	Unknown   bool     // it sent to hosts that the mesh does not know (PassthroughCluster)
+	Observed  time.Duration // time since Envoy started, which its counters cover
+	Clusters  int           // number of all outbound clusters
+	Used      []string      // names of the outbound clusters with a request or a connection
+	Unknown   bool          // the proxy sent to hosts that the mesh does not know (PassthroughCluster)
 }
 
 // Service is a Service or a ServiceEntry.
 type Service struct {
 	Namespace string
 	Hosts     []string
-	ExportTo  []string // "*" for all; names of namespaces
-	AliasFor  string   // the host that an ExternalName Service leads to; empty: none
+	ExportTo  []string // "*" for all, or names of namespaces; the own namespace needs no entry
+	AliasFor  string   // host that an ExternalName Service leads to; empty: no alias
 }
 
-// Route is a VirtualService of the mesh.
+// Route is a VirtualService for sidecars.
 type Route struct {
-	Object       string // for messages
+	Object       string // name for messages
 	Namespace    string
 	Hosts        []string
-	Destinations []string
+	Destinations []string // hosts
 }
 
-// Sidecar is a Sidecar that exists.
+// Sidecar is an existing Sidecar.
 type Sidecar struct {
 	Namespace, Name string
-	Selects         bool // it is for some workloads of the namespace
+	Selects         bool // a workload selector limits it to some workloads of the namespace
 }
 
-// Config is the part of the configuration that decides what a Sidecar has to import.
+// Config is the part of the configuration that decides what a Sidecar must import.
 type Config struct {
-	Root     string // namespace whose Sidecar holds for all
+	Root     string // root namespace, whose Sidecar applies to all namespaces
 	Services []Service
 	Routes   []Route
 	Sidecars []Sidecar
 }
 
-// Suggestion is a Sidecar for one namespace, or the reason for none.
+// Suggestion is a Sidecar for one namespace, or the reason why the namespace gets no Sidecar.
 type Suggestion struct {
 	Namespace string        `json:"namespace"`
 	Proxies   int           `json:"proxies"`
-	Observed  time.Duration `json:"observed"` // the shortest time of a proxy, in nanoseconds
-	Clusters  int           `json:"clusters"` // the most that a proxy has
-	Used      int           `json:"used"`     // by any of the proxies
-	Skipped   string        `json:"skipped,omitempty"`
-	Hosts     []string      `json:"hosts,omitempty"` // egress hosts
-	// Unused lists hosts that no proxy used in that time, with the VirtualService that routes to each.
+	Observed  time.Duration `json:"observed"`          // shortest time of a proxy; nanoseconds in JSON
+	Clusters  int           `json:"clusters"`          // greatest number of outbound clusters of a proxy
+	Used      int           `json:"used"`              // number of clusters that any proxy used
+	Skipped   string        `json:"skipped,omitempty"` // reason for no Sidecar; empty: Hosts is the suggestion
+	Hosts     []string      `json:"hosts,omitempty"`   // egress hosts, "./*" first; nil if skipped
+	// Unused lists "NAMESPACE/HOST (VIRTUALSERVICE)" for each host of another namespace that a VirtualService routes
+	// to, but no proxy used.
 	Unused []string `json:"unusedButRouted,omitempty"`
-	Notes  []string `json:"notes,omitempty"`
+	Notes  []string `json:"notes,omitempty"` // sentences for the operator
 }
 
-// Sidecars suggests a Sidecar for each namespace with proxies. A namespace gets no suggestion if the counters of one of
-// its proxies cover less than atLeast.
+// Sidecars suggests a Sidecar for each namespace with proxies, sorted by namespace; nil without proxies. A namespace is
+// skipped if a Sidecar without a selector already applies to it, or if the counters of one of its proxies cover less
+// than atLeast. It does not change its arguments.
 func Sidecars(all []Usage, c Config, atLeast time.Duration) (out []Suggestion) {
 	byNamespace := map[string][]Usage{}
 	for _, u := range all {
@@ -82,6 +84,7 @@ func Sidecars(all []Usage, c Config, atLeast time.Duration) (out []Suggestion) {
 	return out
 }
 
+// suggest returns the suggestion for a namespace with at least one proxy.
 func suggest(namespace string, proxies []Usage, c Config, atLeast time.Duration) Suggestion {
 	s := Suggestion{Namespace: namespace, Proxies: len(proxies), Observed: proxies[0].Observed}
 	clusters, youngest, unknown := map[string]bool{}, proxies[0], 0
@@ -125,7 +128,8 @@ func suggest(namespace string, proxies []Usage, c Config, atLeast time.Duration)
 	return s
 }
 
-// decided returns why a namespace gets no suggestion: a Sidecar holds for it already. It is empty if none does.
+// decided returns the reason why a namespace is skipped: a Sidecar already applies to all of it. It is empty without
+// such a Sidecar.
 func (c Config) decided(namespace string) string {
 	for _, s := range c.Sidecars {
 		switch {
@@ -140,9 +144,9 @@ func (c Config) decided(namespace string) string {
 	return ""
 }
 
-// imports returns the egress hosts for used hosts, and the hosts that are routed to, but unused. The namespace's own
-// services are always imported. Names that lead to a used host are imported too: those of VirtualServices that route
-// there, and aliases.
+// imports returns the egress hosts for the used hosts, and the unused hosts that a VirtualService routes to. The
+// namespace's own services are always imported. So are names that lead to a used host: those of VirtualServices that
+// route there, and aliases.
 func (c Config) imports(namespace string, used map[string]bool) (hosts, unused []string) {
 	wanted := map[string]bool{"./*": true}
 	want := func(of, host string) {
@@ -200,7 +204,8 @@ func (s Service) visible(namespace string) bool {
 	return s.Namespace == namespace || slices.Contains(s.ExportTo, "*") || slices.Contains(s.ExportTo, namespace)
 }
 
-// Object returns the Sidecar of a suggestion as an object of Kubernetes.
+// Object returns the Sidecar of a suggestion that is not skipped, named "default", as an object of Kubernetes. It
+// shares Hosts.
 func (s Suggestion) Object() map[string]any {
 	return map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "Sidecar",
 		"metadata": map[string]any{"name": "default", "namespace": s.Namespace},

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// MaxAnswer is the most bytes of one answer of an admin interface that are read.
+// MaxAnswer bounds the bytes that Answers reads from one reader: the sum of all answers.
 const MaxAnswer = 256 << 20
 
-// Answers parses pairs of answers of Envoy's admin interface, /server_info and then /clusters?format=json. It calls
-// each for every pair, with the node as JSON. At most one cluster is in memory. Errors: the text has another form, or
-// more than MaxAnswer bytes; errors of each.
+// Answers parses pairs of answers of Envoy's admin interface: /server_info and then /clusters?format=json. It calls
+// each for every pair, with the node as JSON, and with a Usage without Proxy and Namespace. The callee may keep both.
+// Answers decodes one cluster at a time. It stops at the first error: the text has another form, is empty, is longer
+// than MaxAnswer, or an error of each. The pairs before an error have been passed to each.
 func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxAnswer}
 	in := json.NewDecoder(limited)
@@ -50,7 +51,7 @@ func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error 
 	}
 }
 
-// clusters reads /clusters.
+// clusters reads an answer of /clusters, and adds its clusters to the usage.
 func (u *Usage) clusters(in *json.Decoder) error {
 	if at, err := in.Token(); err != nil || at != json.Delim('{') {
 		return errors.Join(errors.New("it is no JSON object"), err)
@@ -85,7 +86,7 @@ func (u *Usage) clusters(in *json.Decoder) error {
 	return err
 }
 
-// status is the used part of a cluster's status.
+// status contains the fields of a cluster's status that are used.
 type status struct {
 	Name  string `json:"name"`
 	Hosts []struct {
@@ -108,6 +109,7 @@ func (c status) used() bool {
 	return false
 }
 
+// add counts a cluster.
 func (u *Usage) add(c status) {
 	switch {
 	case strings.HasPrefix(c.Name, "outbound|"):

@@ -43,18 +43,18 @@ const (
 // Tag is an existing tag.
 type Tag struct {
 	Name       string   `json:"tag"`
-	Revision   string   `json:"revision"`
-	Namespaces []string `json:"namespaces"`    // namespaces with the tag
+	Revision   string   `json:"revision"`      // revision that the tag points at
+	Namespaces []string `json:"namespaces"`    // namespaces whose labels choose the tag; not nil
 	Of         string   `json:"configuration"` // name of the MutatingWebhookConfiguration
 }
 
-// Tags manages the tags of a cluster.
+// Tags manages the tags of a cluster. It is safe for concurrent use, but two concurrent changes of a tag may conflict.
 type Tags struct {
 	API       *apiserver.Client
 	Namespace string // of the control plane
 }
 
-// check validates a tag's name, which is the value of a label.
+// check validates the name of a tag, which is the value of a label.
 func check(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("tag %q: %s", name, problems[0])
@@ -62,7 +62,7 @@ func check(name string) error {
 	return nil
 }
 
-// List returns all tags, sorted by name. Errors are the API server's.
+// List returns all tags, sorted by name; an empty list without tags. Errors are the API server's.
 func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -95,7 +95,8 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	return tags, nil
 }
 
-// chooses reports whether a tag injects the Pods of a namespace with these labels.
+// chooses reports whether a tag injects the Pods of a namespace with these labels. The label istio-injection precedes
+// the label of the revision.
 func chooses(labels map[string]string, tag string) bool {
 	if said, is := labels["istio-injection"]; is {
 		return said == "enabled" && tag == defaultTag
@@ -103,7 +104,7 @@ func chooses(labels map[string]string, tag string) bool {
 	return labels[label.IoIstioRev.Name] == tag
 }
 
-// configurations returns all injection configurations.
+// configurations returns all injection configurations: those of revisions and of tags.
 func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	var all admissionregistrationv1.MutatingWebhookConfigurationList
 	if err := t.API.Do(ctx, http.MethodGet, mutating+"?labelSelector="+url.QueryEscape(label.IoIstioRev.Name), nil, &all); err != nil {
@@ -112,15 +113,16 @@ func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.Mut
 	return all.Items, nil
 }
 
-// Change lists the requests that set or remove a tag, in the order of application.
+// Change contains the requests that set or remove a tag. Apply sends them in the order of the fields.
 type Change struct {
-	Make   []any    // the tag's configuration, new or with the resourceVersion of the one to replace
-	Edit   []any    // other configurations in their target state
+	Make   []any    // the tag's configuration; with a resourceVersion, it replaces that version
+	Edit   []any    // other webhook configurations in their target state
 	Delete []string // names of MutatingWebhookConfigurations
 }
 
 // Generate returns the configuration of a tag: the address and the CA bundle of the revision's webhook, with the tag's
-// selectors. Errors: the tag's name is invalid; the revision has no configuration; the API server's.
+// selectors. It changes nothing in the cluster. Errors: the tag's name is invalid, the revision has no configuration,
+// or those of the API server.
 func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -144,14 +146,16 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 	of := all[i].Webhooks[0].ClientConfig
 	w := inject.Webhooks{Namespace: t.Namespace, Revision: revision, Tag: tag, CABundle: of.CABundle}
 	made := w.Configuration()
-	for j := range made.Webhooks { // the revision's address, whatever its Service is called
+	for j := range made.Webhooks { // the Service of the revision may have another name
 		made.Webhooks[j].ClientConfig = of
 	}
 	return made, nil
 }
 
-// Set returns the change that points a tag at a revision. Errors: the tag points at another revision and overwrite is
-// false; a revision has the tag's name, other than "default"; those of Generate.
+// Set returns the change that points a tag at a revision, without applying it. Errors: the tag points at another
+// revision and overwrite is false; the tag is not "default" and a revision has its name; those of Generate. For the tag
+// "default", the change also disables the webhook of the default revision, and points the validating webhook for
+// objects without a revision at the revision.
 func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -191,7 +195,8 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 	return change, nil
 }
 
-// keep gives made the resourceVersion of the configuration that it replaces, with foreign labels and annotations.
+// keep copies the resourceVersion, the annotations and the foreign labels of the configuration that made replaces to
+// made.
 func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
 	for name, value := range there.Labels {
@@ -201,7 +206,7 @@ func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	}
 }
 
-// off returns a configuration that selects nothing.
+// off returns a copy of a configuration that selects no Pod.
 func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhookConfiguration {
 	c = c.DeepCopy()
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}
@@ -212,7 +217,8 @@ func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregi
 	return c
 }
 
-// validator returns the default validator with the Service of a configuration; nil: no change, or no validator exists.
+// validator returns the default validator, changed to call the Service of a configuration. It returns nil if no
+// validator exists, or none of its webhooks changes.
 func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
 	var c admissionregistrationv1.ValidatingWebhookConfiguration
 	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)
@@ -241,7 +247,8 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 	return &c, nil
 }
 
-// Remove returns the change that ends a tag. Errors: the tag does not exist; the API server's.
+// Remove returns the change that removes a tag, without applying it. Errors: the tag does not exist, or those of the
+// API server. It does not enable the default revision's webhook again.
 func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -259,9 +266,9 @@ func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 	return change, nil
 }
 
-// Apply applies a change. New configurations are made before old ones are deleted, so that every Pod gets its proxy
-// meanwhile. It stops at the first error, which is the API server's. Then retry with a new change from Set or Remove: a
-// second application of the same change may conflict with the first.
+// Apply sends the requests of a change. It writes configurations before it deletes others, so that every Pod gets its
+// proxy meanwhile. It stops at the first error, which is the API server's. A configuration to delete may be missing.
+// After an error, retry with another change from Set or Remove, because the requests that succeeded would conflict.
 func (t Tags) Apply(ctx context.Context, c *Change) error {
 	for _, one := range slices.Concat(c.Make, c.Edit) {
 		if err := t.put(ctx, one); err != nil {
@@ -277,7 +284,7 @@ func (t Tags) Apply(ctx context.Context, c *Change) error {
 	return nil
 }
 
-// put creates a configuration. With a resourceVersion, it replaces that version.
+// put creates a configuration, or replaces the version that its resourceVersion names.
 func (t Tags) put(ctx context.Context, one any) error {
 	object, path := one.(metav1.Object), mutating
 	if _, is := one.(*admissionregistrationv1.ValidatingWebhookConfiguration); is {

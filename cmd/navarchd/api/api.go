@@ -1,10 +1,10 @@
-// Package api serves /api/v1: one JSON API for every tool. Any replica answers for all of them. The replica that is
-// asked makes its own part, asks the others for theirs with the caller's verified identity, and merges the parts.
+// Package api serves /api/v1, a JSON API for all tools. Each replica answers for the whole fleet: it makes its own part
+// of the answer, requests the parts of the other replicas in the name of the verified caller, and merges the parts.
 //
-// Owns: the table of endpoints, and the requests that wait.
+// Owns: the table of endpoints, and the requests of callers that wait for an event.
 // Reads: the loops of this process through cmd/navarchd/debug, the ledger of deliveries, other replicas (api/ask).
-// Never: changes anything; shows one tenant's data to another; waits for a replica that does not answer, which it names
-// in "partial".
+// Never: changes anything; shows one tenant's data to another; waits longer than ask.Patience for a replica that does
+// not answer. The answer names such replicas in "partial".
 package api
 
 import (
@@ -26,20 +26,19 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// API serves the endpoints. Any goroutine may call its methods.
+// API serves the endpoints. Make one with New. Any goroutine may call its methods.
 type API struct {
 	Config
-	tenants, system *web.Turns // of requests that wait, by callers of tenants and callers who see everything
+	tenants, system *web.Turns // turns of requests that wait: of tenants' callers, and of callers who see everything
 }
 
-// Waiting requests of one caller at this process. Callers on this machine count as one, and so do all that come by
-// kubectl port-forward.
+// The most waiting requests of one caller. All callers on this machine, also by kubectl port-forward, count as one.
 const (
 	waitsOfTenant = 8
 	waitsOfSystem = 128
 )
 
-// New returns the API of a process.
+// New returns the API of a process. It keeps c, and requires Rules and Pages.
 func New(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -51,27 +50,28 @@ func New(c Config) *API {
 type endpoint struct {
 	name, help string
 	parameters []string
-	tenants    bool // callers of tenants may ask; the part is filtered by what they see
-	costly     bool // the part plans, or visits all that is planned
-	paged      bool // the part is a page of /debug, which takes its own turn
-	alone      bool // this process answers for itself
+	tenants    bool // callers of a tenant are answered too; the part has only what they may see
+	costly     bool // making the part takes much processor time: it plans, or reads the whole plan
+	paged      bool // the part is a page of /debug, which waits for its turn itself
+	alone      bool // only this process answers; other replicas are not asked
 	fleet      bool // the answer is about connected proxies
-	probes     bool // replicas are asked that answer another question soon
-	// waits returns the time that the request may wait; nil: it does not wait.
+	probes     bool // only those replicas are asked that answered a cheap question in time
+	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
-	// part makes the part of this process. Errors that carry no status are the caller's: 400.
+	// part makes the part of this process. An error that is no statusError blames the request: 400 (statusOf).
 	part func(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error)
-	// posted makes the part of a request with a body, in the caller's own turn; nil: the endpoint answers GET requests.
+	// posted makes the part of a POST request, and waits for the caller's turn itself; nil: the endpoint answers GET
+	// requests.
 	posted func(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error)
-	within time.Duration // that a posted part may take
-	// merge makes the answer. Errors are the caller's.
+	within time.Duration // timeout of a POST request
+	// merge makes the answer of the parts. Errors have the same meaning as those of part.
 	merge merger
 }
 
-// merger merges the parts of several replicas.
+// merger merges the parts of several replicas. partial lists the replicas without a part.
 type merger func(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error)
 
-// replied is the encoded part of one replica.
+// replied is the part of one replica as JSON, and the revision that the replica has planned.
 type replied struct {
 	replica  string
 	revision int64
@@ -87,7 +87,7 @@ type statusError struct {
 // Error implements error.
 func (e statusError) Error() string { return e.text }
 
-// statusOf returns the HTTP status of an error; 400 for errors without one.
+// statusOf returns the HTTP status of an error; 400 for errors without a known status.
 func statusOf(err error) int {
 	var s statusError
 	switch {
@@ -101,7 +101,8 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// merging returns a merge function for parts of type P. A part that does not decode is reported as missing.
+// merging makes a merger from a function that merges decoded parts of type P. The replica of a part that does not
+// decode is added to partial.
 func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fleetapi.Answer[T], error)) merger {
 	return func(a *API, q url.Values, raw []replied, partial []fleetapi.Missing) (any, error) {
 		var parts []fleetapi.From[P]
@@ -128,7 +129,8 @@ func merging[P, T any](merge func(*API, url.Values, []fleetapi.From[P], int) (fl
 	}
 }
 
-// Handler serves the API below /api/v1/, limited to what each caller may see.
+// Handler returns the handler of /api/v1/. It authenticates each caller (Config.Rules), and answers with what the
+// caller may see.
 func (a *API) Handler() http.Handler {
 	return a.Rules.Guard(func(who authz.Caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, who) })
@@ -204,8 +206,8 @@ func list(w io.Writer) {
 	}
 }
 
-// check refuses parameters that the endpoint does not read, and repeated ones. It returns the time that the request may
-// wait.
+// check refuses parameters that the endpoint does not read, and repeated parameters. It returns the time for which the
+// request may wait.
 func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 	for name, values := range q {
 		if !slices.Contains(e.parameters, name) && !(e.name == configName && name == proxyParameter) {
@@ -221,8 +223,8 @@ func (e *endpoint) check(q url.Values) (wait time.Duration, err error) {
 	return e.waits(q)
 }
 
-// answer makes the answer of all replicas, at the caller's turn. A page of one proxy is asked for elsewhere if this
-// process does not have it. read must be called once the caller has the answer.
+// answer makes the answer of all replicas, in the caller's turn. For a page of one proxy, other replicas are asked only
+// if this process does not have the proxy. read, never nil, must be called once the caller has received the answer.
 func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte) (answer any, read func(), err error) {
 	wait, err := e.check(q)
 	if err != nil {
@@ -255,7 +257,7 @@ func (a *API) answer(ctx context.Context, e *endpoint, who authz.Caller, q url.V
 	return answer, read, err
 }
 
-// inquire asks the other replicas.
+// inquire requests the parts of the other replicas, if any.
 func (a *API) inquire(ctx context.Context, e *endpoint, who authz.Caller, q url.Values, body []byte,
 	wait time.Duration) []ask.Heard {
 	if a.Replicas == nil || e.alone || q.Get(aloneParameter) == "true" {
@@ -278,7 +280,7 @@ func (a *API) inquire(ctx context.Context, e *endpoint, who authz.Caller, q url.
 	return append(a.Replicas.Ask(ctx, question, wait), silent...)
 }
 
-// merged makes one answer of what the replicas have replied.
+// merged merges the replies of all replicas into one answer.
 func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.Heard) (any, error) {
 	parts, partial, absent := sortOut(heard)
 	if len(parts) == 0 && absent != "" {
@@ -297,8 +299,8 @@ func (a *API) merged(e *endpoint, who authz.Caller, q url.Values, heard []ask.He
 	return e.merge(a, q, parts, partial)
 }
 
-// sortOut separates the replicas with a part from those without an answer. absent is the text of a replica that does
-// not know the proxy of the question.
+// sortOut separates replicas with and without a part. absent is the error of a replica that does not know the requested
+// proxy.
 func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, absent string) {
 	for _, h := range heard {
 		switch {
@@ -315,7 +317,8 @@ func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, ab
 	return parts, partial, absent
 }
 
-// Asked answers a question of another replica with the part of this process.
+// Asked answers another replica's question with the part of this process. The Reply has the HTTP status of a failure:
+// 501 for an unknown endpoint, 403 for a tenant's question about the whole system, else as for direct callers.
 func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	e := endpointOf(question.Endpoint)
 	if e == nil || e.alone {
@@ -357,8 +360,8 @@ func (a *API) part(ctx context.Context, e *endpoint, who authz.Caller, q url.Val
 	return ask.Reply{Part: raw, Revision: a.notified()}
 }
 
-// turn waits until a caller may be answered, as debug.Pages.Turn does. Requests that wait for the fleet are only
-// counted: they hardly use a processor, and would keep others of their tenant from being answered.
+// turn waits until a caller may be answered, like debug.Pages.Turn. Requests that wait for an event are only counted:
+// they use little processor time, and with a turn they would delay other requests of their tenant.
 func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, read func(), err error) {
 	switch {
 	case e.paged || e.posted != nil:
@@ -374,8 +377,8 @@ func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, re
 	return turn.Made, turn.Done, err
 }
 
-// notified returns the store's revision up to which the streams of this process are notified; 0: it serves no proxies,
-// or has no plan yet.
+// notified returns the store's revision up to which the streams of this process are notified; 0: no proxies, or no
+// plan.
 func (a *API) notified() int64 {
 	if a.Proxies == nil {
 		return 0
@@ -384,10 +387,10 @@ func (a *API) notified() int64 {
 	return notified
 }
 
-// sees returns what a caller may see as a function that is never nil.
+// sees returns a function that reports whether the caller may see a namespace. It is never nil.
 func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
 
-// members returns the fleet; nil: it is not known.
+// members returns the records of the fleet; nil: this process is alone, or does not know the fleet yet.
 func (a *API) members() []member.Record {
 	if a.Members == nil {
 		return nil

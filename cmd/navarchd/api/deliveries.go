@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// waitOf reads the parameter wait.
+// waitOf parses the parameter wait; missing: 0.
 func waitOf(q url.Values) (wait time.Duration, err error) {
 	text := q.Get("wait")
 	if text == "" {
@@ -30,20 +30,23 @@ func waitOf(q url.Values) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// Times of a wait. Again is the interval at which resuming proxies are looked for, which owe nothing yet.
+// Pauses of a request that waits for a delivery. again is the pause without a notification: the ledger does not notify
+// of proxies that resumed with older resources and acknowledge now.
 const (
 	again = 100 * time.Millisecond
-	pause = 5 * time.Millisecond // between two looks at the ledger
+	pause = 5 * time.Millisecond // after a notification of the ledger, so that several changes are checked at once
 )
 
-// delivery is a question about a delivery.
+// delivery is a request for the state of a delivery: which proxies have acknowledged a revision, or an object's newest
+// change.
 type delivery struct {
 	revision int64
 	object   func(model.Key) bool // nil: the revision as a whole
 	who      authz.Caller
 }
 
-// readDelivery reads the parameters revision and object.
+// readDelivery parses the parameters revision (required) and object. An object of a namespace that the caller may not
+// see is an error.
 func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	d.who = who
 	if d.revision, err = strconv.ParseInt(q.Get("revision"), 10, 64); err != nil || d.revision <= 0 {
@@ -70,7 +73,8 @@ func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	return d, nil
 }
 
-// deliveryPart reports how far this replica is, once everything is delivered or ctx ends.
+// deliveryPart returns the state of a delivery at this replica, once everything is delivered, or the parameter wait is
+// over.
 func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
 	d, err := readDelivery(who, q)
 	switch {
@@ -104,8 +108,8 @@ func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (
 	}
 }
 
-// delivered returns the present state of a delivery. With names it lists the proxies that delay it, and those that
-// refuse.
+// delivered returns the present state of a delivery. With names it lists the proxies that have not acknowledged, and
+// those that refuse.
 func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	visible, all := sees(d.who), d.who.Sees == nil
 	part.Planned = a.notified() >= d.revision
@@ -131,7 +135,8 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	return part
 }
 
-// refusing lists proxies that refuse a version of the target's changes, and views from which one is withheld.
+// refusing lists proxies that refuse a version of the target's changes, and views (groups of proxies with equal
+// configuration) from which such a version is withheld.
 func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
 	if len(target.Changes) == 0 {
 		return nil
@@ -188,7 +193,8 @@ func why(o *serve.Owing, now time.Time) string {
 	return "it waits to be sent the change"
 }
 
-// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain), or the id.
+// nameOfNode returns name.namespace of a node's id (type~address~name.namespace~domain), or the id if it has another
+// form.
 func nameOfNode(id string) string {
 	if parts := strings.Split(id, "~"); len(parts) == 4 {
 		return parts[2]
@@ -206,22 +212,25 @@ func mergeDeliveries(_ *API, q url.Values,
 	return fleetapi.MergeDeliveries(revision, parts, missing), nil
 }
 
-// Objects answers for the leader about objects.
+// Objects reports which objects the leader has stored.
 type Objects interface {
-	// Stored reports whether this process leads, and has stored a generation of an object. Errors are the context's.
+	// Stored reports whether this process leads, and which generation of an object it has read and stored, without
+	// waiting for the requested one. If this process does not lead, the result is zero. Errors are the context's.
 	Stored(ctx context.Context, q StoredQuestion) (fleetapi.Stored, error)
 }
 
-// StoredQuestion names an object, and the generation that has to be stored; 0: what the leader has read is enough.
+// StoredQuestion names an object, and the least generation that must be stored; 0: any generation. Group and Namespace
+// may be empty.
 type StoredQuestion struct {
 	Group, Kind, Namespace, Name string
 	Generation                   int64
 }
 
-// storedEvery is the interval at which a leader looks whether an object is stored, while a caller waits.
+// storedEvery is the interval at which a leader checks whether an object is stored, while a caller waits.
 const storedEvery = 20 * time.Millisecond
 
-// storedPart reports what the leader has stored, once it is stored, refused, or ctx ends.
+// storedPart returns the state of an object, once the leader has stored it or the parameter wait is over. A process
+// that does not lead answers at once.
 func storedPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error) {
 	question := StoredQuestion{Group: q.Get("group"), Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
 	var err error

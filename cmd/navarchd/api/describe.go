@@ -14,7 +14,7 @@ import (
 // describeParameters are the parameters of /api/v1/describe.
 var describeParameters = []string{"noun", "namespace", "name", "host", "from", "limit"}
 
-// queryOf reads the parameters of /api/v1/describe. Errors name the parameter.
+// queryOf parses and checks the parameters of /api/v1/describe. Errors name the parameter.
 func queryOf(q url.Values) (describe.Query, error) {
 	of := describe.Query{Noun: q.Get("noun"), Namespace: q.Get("namespace"), Name: q.Get("name"), Host: q.Get("host"), From: q.Get("from")}
 	if text := q.Get("limit"); text != "" {
@@ -27,7 +27,8 @@ func queryOf(q url.Values) (describe.Query, error) {
 	return of, of.Check()
 }
 
-// describePart describes the subject by the proxies of this process.
+// describePart describes the subject of the request by the plan of this process; the description is empty if the
+// process serves no proxies.
 func describePart(a *API, _ context.Context, who authz.Caller, q url.Values) (any, error) {
 	of, err := queryOf(q)
 	if err != nil || a.Describe == nil {
@@ -36,8 +37,8 @@ func describePart(a *API, _ context.Context, who authz.Caller, q url.Values) (an
 	return a.Describe(of, sees(who))
 }
 
-// mergeDescribe merges the replicas' descriptions. The answer about a subject that no replica knows has no item, or one
-// that names similar objects alone.
+// mergeDescribe merges the replicas' descriptions into one item. If no replica knows the subject, the answer has no
+// item, or an item that only names similar objects.
 func mergeDescribe(_ *API, _ url.Values, parts []fleetapi.From[describe.Part], _ int) (a fleetapi.Answer[describe.Part], err error) {
 	var all []describe.Part
 	for _, f := range parts {

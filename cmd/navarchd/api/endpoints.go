@@ -24,7 +24,7 @@ const (
 	proxyParameter = "proxy"
 )
 
-// endpoints is the table of the API.
+// endpoints lists the endpoints of the API, in the order of the page /api/v1/.
 var endpoints = []endpoint{
 	{name: "proxies", help: "Connected proxies: sums by state, version, zone, namespace and replica, and a window of the list.",
 		parameters: fleetapi.ProxyParameters, tenants: true, fleet: true, part: proxiesPart, merge: merging(mergeProxies)},
@@ -70,15 +70,15 @@ func endpointOf(name string) *endpoint {
 
 // Replica is one item of /api/v1/replicas.
 type Replica struct {
-	Name     string `json:"name"`
+	Name     string `json:"name"` // of the process
 	Address  string `json:"address,omitempty"`
 	Zone     string `json:"zone,omitempty"`
 	Version  string `json:"version"`
 	State    string `json:"state"`             // warming, ready, leaving
-	Revision int64  `json:"revision"`          // of the store, that it serves
-	Planned  int64  `json:"planned,omitempty"` // up to which its proxies are notified; 0: it did not answer
-	Proxies  int    `json:"proxies"`
-	Answered bool   `json:"answered"`
+	Revision int64  `json:"revision"`          // revision of the store that it serves
+	Planned  int64  `json:"planned,omitempty"` // revision up to which its proxies are notified; 0: no plan yet, or no answer
+	Proxies  int    `json:"proxies"`           // number of connected streams; without an answer, as in its record
+	Answered bool   `json:"answered"`          // false: the fields are from its record in etcd
 }
 
 func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, error) {
@@ -90,7 +90,7 @@ func replicaPart(a *API, _ context.Context, _ authz.Caller, _ url.Values) (any, 
 	return r, nil
 }
 
-// mergeReplicas returns the replicas that answered, and those that only have a record.
+// mergeReplicas lists the replicas that answered and those that only have a record in etcd, sorted by name.
 func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) (answer fleetapi.Answer[Replica], err error) {
 	for _, f := range parts {
 		answer.Items = append(answer.Items, f.Part)
@@ -110,15 +110,15 @@ func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) 
 
 // Problem is one item of /api/v1/problems.
 type Problem struct {
-	inspect.Problem
-	Replicas int `json:"replicas"` // that report it
+	inspect.Problem     // Proxies is the sum over the replicas (of a withheld version: the maximum)
+	Replicas        int `json:"replicas"` // number of replicas that report it
 }
 
 func problemsPart(a *API, _ context.Context, who authz.Caller, _ url.Values) (any, error) {
 	return a.Pages.Problems(who.Sees), nil
 }
 
-// mergeProblems returns each problem once.
+// mergeProblems lists each selected problem once, with the number of replicas that report it.
 func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem], _ int) (answer fleetapi.Answer[Problem], err error) {
 	w, err := fleetapi.ParseWindow(q)
 	if err != nil {
@@ -141,7 +141,7 @@ func mergeProblems(_ *API, q url.Values, parts []fleetapi.From[[]inspect.Problem
 			key := problemKey(&p)
 			if i, known := at[key]; known {
 				all[i].Replicas++
-				if p.Analyzer == problem.VersionWithheld { // every replica counts the refusals of all
+				if p.Analyzer == problem.VersionWithheld { // each replica counts the refusals of the whole fleet
 					all[i].Proxies = max(all[i].Proxies, p.Proxies)
 				} else {
 					all[i].Proxies += p.Proxies
@@ -180,7 +180,7 @@ func mergeChanges(_ *API, q url.Values, parts []fleetapi.From[[]ledger.Report], 
 	return fleetapi.MergeChanges(w, lane, fleetapi.Objects(q), parts), nil
 }
 
-// page makes a part of a page of /debug.
+// page returns a page of /debug about one proxy as a part. A failure has the page's HTTP status.
 func (a *API) page(ctx context.Context, who authz.Caller, path string, q url.Values) (any, error) {
 	if q.Get("proxyID") == "" {
 		return nil, fmt.Errorf("%s: want NAME.NAMESPACE or the node's id", proxyParameter)
@@ -204,7 +204,7 @@ func explainPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (a
 	return a.page(ctx, who, "/debug/explain", url.Values{"proxyID": {q.Get(proxyParameter)}, "resource": {q.Get("resource")}})
 }
 
-// mergeFirst returns the part of the replica that has the proxy.
+// mergeFirst returns the first part: only the replica with the proxy sends one.
 func mergeFirst(_ *API, _ url.Values, parts []fleetapi.From[json.RawMessage], _ int) (answer fleetapi.Answer[json.RawMessage], err error) {
 	for _, f := range parts[:min(len(parts), 1)] {
 		answer.Items = append(answer.Items, f.Part)

@@ -12,14 +12,14 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// aloneParameter makes a process answer for itself.
+// aloneParameter is the parameter by which a process answers without asking other replicas ("true").
 const aloneParameter = "alone"
 
-// bootstrapsParameter adds the configuration of the first groups to a plan.
+// bootstrapsParameter is the parameter that adds the configuration of the first groups of proxies to a plan ("true").
 const bootstrapsParameter = "bootstraps"
 
-// body reads the body of a request to an endpoint that has one. sent ends the caller's place, once the response is
-// written. Errors carry a status.
+// body reads the body of a POST request; nil for other endpoints. sent, never nil, must be called once the response is
+// written. Errors are statusErrors.
 func (a *API) body(ctx context.Context, e *endpoint, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, sent func(), err error) {
 	if e.posted == nil {
@@ -46,7 +46,8 @@ func planPart(a *API, ctx context.Context, who authz.Caller, q url.Values, body 
 	return report, nil
 }
 
-// mergePlans returns the report of all replicas, or the first one in which an object is refused.
+// mergePlans merges the reports of all replicas. If a replica refuses an object, the answer is the first such report
+// alone.
 func mergePlans(_ *API, _ url.Values, parts []fleetapi.From[*preview.Report], _ int) (answer fleetapi.Answer[*preview.Report], err error) {
 	var all []*preview.Report
 	for _, f := range parts {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxiesPart returns the sums of this replica's selected proxies, and those of the window.
+// proxiesPart returns the sums of this replica's selected proxies, and the proxies of the requested window.
 func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any, error) {
 	selection, err := fleetapi.ParseSelection(q)
 	if err != nil {
@@ -37,8 +37,8 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 	return part, nil
 }
 
-// left returns the selected proxies that have left this replica. Their labels are not remembered: a selection by
-// labels, state or replica selects none.
+// left returns the selected proxies whose streams to this replica have ended lately. A selection by labels or replica
+// selects none of them, because their labels are not remembered.
 func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleetapi.Proxy) {
 	for _, l := range a.Proxies.Departed(sees(who)) {
 		p := fleetapi.Proxy{Proxy: l.Proxy, Node: l.Node, Namespace: l.Namespace, Replica: a.Self, Version: l.Version, Zone: l.Zone,
@@ -50,7 +50,7 @@ func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleet
 	return all
 }
 
-// proxyOf returns the item of a stream.
+// proxyOf returns the item of the answer for one stream.
 func proxyOf(s *inspect.Stream, replica string) fleetapi.Proxy {
 	p := fleetapi.Proxy{Proxy: s.Proxy, Node: s.Node, Namespace: s.Namespace, Replica: replica, State: fleetapi.InSync,
 		Version: s.Version, Zone: s.Zone, Cluster: s.Cluster, Revision: s.Revision, Connected: s.Connected, Since: s.Behind,

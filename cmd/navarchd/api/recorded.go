@@ -13,22 +13,23 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// Pace of a replica's sums. Each new content is a write to etcd.
+// Pace of a replica's sums. Each change of the sums is written to etcd.
 const (
 	countEvery  = 10 * time.Second
-	repeatEvery = time.Minute // equal sums get a new time
-	// countShare bounds the part of one core that counting takes: one in so many.
+	repeatEvery = time.Minute // interval at which the time of unchanged sums is renewed
+	// countShare bounds the use of one core by counting: to 1/countShare of the time.
 	countShare = 200
 )
 
-// Sums has the sums of this replica's proxies, for its record in etcd. The zero value is ready for use. Any goroutine
-// may call its methods.
+// Sums counts this replica's proxies by state, version and so on (fleetapi.Sums), for the replica's record in etcd. The
+// zero value is ready for use. Run is called once; any goroutine may call Encoded.
 type Sums struct {
 	encoded atomic.Pointer[[]byte]
 	last    fleetapi.Recorded // owned by Run
 }
 
-// Encoded returns the newest sums, as the record has them; nil: none yet.
+// Encoded returns the newest sums in the form of the record (fleetapi.Recorded); nil before Run has counted. The result
+// must not be changed.
 func (s *Sums) Encoded() []byte {
 	if raw := s.encoded.Load(); raw != nil {
 		return *raw
@@ -36,7 +37,8 @@ func (s *Sums) Encoded() []byte {
 	return nil
 }
 
-// Run counts the streams of a process again and again until ctx ends, and returns the error of ctx.
+// Run counts the streams of p at once and then every 10 s, or less often if counting takes long. It blocks until ctx
+// ends, and returns the error of ctx. replica is the name of this replica.
 func (s *Sums) Run(ctx context.Context, p Proxies, replica string) error {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -52,7 +54,7 @@ func (s *Sums) Run(ctx context.Context, p Proxies, replica string) error {
 	}
 }
 
-// count returns the sums of all streams.
+// count returns the sums over all streams.
 func count(p Proxies, replica string) (sums fleetapi.Sums) {
 	for _, s := range p.Streams(nil, "") {
 		one := proxyOf(&s, replica)
@@ -61,7 +63,7 @@ func count(p Proxies, replica string) (sums fleetapi.Sums) {
 	return sums
 }
 
-// set stores sums of a time. Equal sums keep their earlier time for a while.
+// set stores sums that were counted at the time now. Unchanged sums keep their earlier time for up to repeatEvery.
 func (s *Sums) set(sums fleetapi.Sums, now time.Time) {
 	next := fleetapi.Recorded{At: s.last.At, Sums: sums}
 	raw := next.Encode()
@@ -80,8 +82,9 @@ const (
 	maxStopped  = 64
 )
 
-// Fleet has the records of the fleet, and those of replicas whose lease has ended without their leaving. The zero value
-// is ready for use. Any goroutine may call its methods.
+// Fleet stores the records of the fleet's replicas. For 10 minutes it also keeps up to 64 replicas that stopped: their
+// lease has ended although their record did not say that they leave. The zero value is ready for use. Any goroutine may
+// call its methods.
 type Fleet struct {
 	mu      sync.Mutex // a leaf: guards the fields below
 	members []member.Record
@@ -90,10 +93,10 @@ type Fleet struct {
 
 type stoppedReplica struct {
 	record member.Record
-	at     time.Time // when its record was found missing
+	at     time.Time // time of the Set that lacked its record
 }
 
-// Set stores the fleet at the time now.
+// Set stores the present records at the time now. The caller must not change members afterwards.
 func (f *Fleet) Set(members []member.Record, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,14 +126,16 @@ func (f *Fleet) forget(now time.Time) {
 	}
 }
 
-// Members returns the records of the fleet; nil before it is known.
+// Members returns the records of the last Set, without stopped replicas; nil before Set. The result must not be
+// changed.
 func (f *Fleet) Members() []member.Record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.members
 }
 
-// Recorded returns the sums that replicas recorded, of stopped replicas too.
+// Recorded returns the sums in the replicas' records, with their age at the time now, also of stopped replicas. Records
+// without readable sums are omitted; the order of stopped replicas varies.
 func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +176,7 @@ func mergeSums(a *API, _ url.Values, parts []fleetapi.From[[]fleetapi.RecordedSu
 	return fleetapi.MergeRecorded(all), nil
 }
 
-// lastOf adds to missing replicas what they recorded last, for callers who see everything.
+// lastOf sets Last of missing replicas to the sums of their records. The caller must be one who sees everything.
 func (a *API) lastOf(missing []fleetapi.Missing, now time.Time) {
 	if a.Fleet == nil || len(missing) == 0 {
 		return

@@ -18,22 +18,22 @@ import (
 // Parameters of the endpoint report.
 const (
 	contentsParameter = "contents" // report.Contents
-	recordsParameter  = "records"  // "false": without the records, as replicas ask each other
+	recordsParameter  = "records"  // "false": without the records of the store; replicas send it to each other
 )
 
 // partTime is the time in which a replica makes its part, in addition to the time between two readings of metrics. A
-// replica that hangs is found before (endpoint.probes).
+// replica that hangs is not asked (endpoint.probes), so it does not use up this time.
 const partTime = 45 * time.Second
 
-// archive is an answer that is a file. It has no end-of-archive mark, so that entries may be appended.
+// archive is an answer that is a file: a tar archive, compressed with gzip.
 type archive []byte
 
-// archived is the part of one process.
+// archived is the part of one process. Its archive has no end-of-archive mark, so that further entries can be appended.
 type archived struct {
 	Archive []byte `json:"archive"`
 }
 
-// contentsOf reads the parameters.
+// contentsOf parses the parameters. Errors name the parameter.
 func contentsOf(q url.Values) (want collect.Want, err error) {
 	want.Contents = report.Full
 	if text := q.Get(contentsParameter); text != "" {
@@ -51,7 +51,7 @@ func contentsOf(q url.Values) (want collect.Want, err error) {
 	return want, nil
 }
 
-// reportTime returns the time that a replica may take.
+// reportTime returns the time in which a replica makes its part.
 func reportTime(q url.Values) (time.Duration, error) {
 	want, err := contentsOf(q)
 	if want.Contents == report.Full {
@@ -60,7 +60,8 @@ func reportTime(q url.Values) (time.Duration, error) {
 	return partTime, err
 }
 
-// asked returns the parameters for the other replicas. The records of one are enough.
+// asked returns the parameters for the other replicas. If this process adds the records of the store to a report, the
+// other replicas omit them.
 func (e *endpoint) asked(a *API, q url.Values) url.Values {
 	if e.probes && a.Proxies != nil {
 		q = maps.Clone(q)
@@ -81,7 +82,7 @@ func reportPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (an
 	return archived{made}, err
 }
 
-// mergeReport joins the parts, and adds the index.
+// mergeReport concatenates the archives of all parts, and appends the index with the missing replicas.
 func mergeReport(a *API, q url.Values, parts []replied, partial []fleetapi.Missing) (any, error) {
 	want, err := contentsOf(q)
 	if err != nil {

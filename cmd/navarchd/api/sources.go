@@ -18,55 +18,61 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// Config has the sources of the answers.
+// Config has the sources of the answers. Rules and Pages are required. Its functions and interfaces must be safe for
+// concurrent use.
 type Config struct {
 	Self    string            // name of this process
 	Zone    string            // of this process
 	Version string            // of this process's build
 	Rules   *authz.Authorizer // authorises callers
-	Pages   Pages
-	Proxies Proxies // nil: the process does not serve proxies
-	// Ledger has the deliveries of this process; nil: the process does not serve proxies, or is that of a report.
+	Pages   Pages             // pages of /debug
+	Proxies Proxies           // nil: the process does not serve proxies
+	// Ledger records which changes the proxies of this process have acknowledged. nil: the process does not serve
+	// proxies, or it only shows a saved report (navarchctl --snapshot).
 	Ledger *ledger.Ledger
-	// Server knows what the proxies owe; nil: the process does not serve proxies, or is that of a report.
+	// Server reports which changes the proxies have not acknowledged; nil as Ledger.
 	Server *serve.Server
-	// Changes returns the changes in the ledger, newest first; nil: the process does not serve proxies.
+	// Changes returns the visible changes in the ledger, newest first; all: the caller sees everything. nil: the
+	// process does not serve proxies.
 	Changes func(sees func(namespace string) bool, all bool) []ledger.Report
 	Now     func() time.Time // nil: the clock of this machine
-	// Report makes this process's part of a report; nil: the process is that of a report.
+	// Report makes this process's part of a report; nil: the process only shows a saved report.
 	Report func(ctx context.Context, who authz.Caller, want collect.Want) ([]byte, error)
 	// Replicas asks the other replicas; nil: this process is alone, as with an embedded etcd.
 	Replicas Replicas
-	// Members returns the fleet, nil before it is known; the function is nil if the process is alone.
+	// Members returns the records of the fleet, nil before they are known. The function is nil if the process is alone.
 	Members func() []member.Record
-	// Describe describes a subject by the proxies of this process; nil: it serves none.
+	// Describe describes a subject by the plan of this process; nil: the process serves no proxies.
 	Describe func(of describe.Query, sees func(namespace string) bool) (describe.Part, error)
-	// Fleet has the records of the replicas; nil, as Replicas.
+	// Fleet has the records of the replicas; nil if the process is alone.
 	Fleet *Fleet
 	// Objects reports whether the leader has stored an object; nil: this process does not have role ingest.
 	Objects Objects
 }
 
-// Pages are the pages of a process (debug.Pages), or those in a report.
+// Pages are the pages of /debug: of this process (debug.Pages), or in a saved report.
 type Pages interface {
-	// Turn waits until a caller may be answered, as debug.Pages.Turn does.
+	// Turn waits until a caller may be answered. Without an error, call made once the answer is made, and read once the
+	// caller has it. Errors are those of web.Turns: web.ErrBusy, or the context's.
 	Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error)
-	// Render makes a page for a caller, who must be one that may see it, and returns its HTTP status and content.
+	// Render returns the HTTP status and the content of a page. The caller must be permitted to see the page.
 	Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte)
-	// PlanBody and Plan are those of debug.Pages.
+	// PlanBody reads the body of a request for a preview; done, never nil, must be called once the response is written.
+	// Plan previews the change in a body. status is the HTTP status of an error.
 	PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request) (body []byte, done func(), status int, err error)
 	Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (report *preview.Report, status int, err error)
-	// Problems returns the visible problems that the process reports.
+	// Problems returns the visible problems that the process knows, from its sources to the refusals of its proxies.
 	Problems(sees authz.Visible) []inspect.Problem
 }
 
-// Proxies are the proxies of a process (debug.Proxies), or those in a report.
+// Proxies are the connected proxies: of this process (debug.Proxies), or in a saved report.
 type Proxies interface {
-	// Streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
+	// Streams returns the visible streams of the proxy with a node id or name.namespace; empty id: of all proxies.
 	Streams(sees authz.Visible, id string) []inspect.Stream
-	// Departed lists the visible proxies whose streams ended lately.
+	// Departed lists the visible proxies whose streams ended in the last 10 minutes (debug.LeftFor).
 	Departed(sees func(namespace string) bool) []debug.Left
-	// Planned returns the store's revisions that the process serves, and up to which its proxies are notified; 0: none.
+	// Planned returns the store's revision that the process serves, and the revision up to which its proxies are
+	// notified; 0: none yet.
 	Planned() (serves, notified int64)
 	// Connected returns the number of streams.
 	Connected() int
@@ -74,7 +80,7 @@ type Proxies interface {
 	ConfigCluster() string
 }
 
-// Replicas asks other replicas (ask.Replicas).
+// Replicas sends questions to the other replicas (ask.Replicas).
 type Replicas interface {
-	Ask(ctx context.Context, q ask.Question, wait time.Duration) []ask.Heard
+	Ask(ctx context.Context, q ask.Question, wait time.Duration) []ask.Heard // as ask.Replicas.Ask
 }

@@ -1,10 +1,11 @@
-// Package callers authenticates the callers of this process, on both of its gRPC addresses and for both of its
-// services. Every process has the same rules, whether it follows a keyring or serves TLS with an operator's files. The
-// certificate of the connection counts, else a token of Kubernetes' issuer (--token-issuer, or that of the cluster's
-// API server) or of our own (embedded default). Both must be of this mesh's trust domain or an alias of it.
+// Package callers authenticates the callers of xDS and of the CA, on both gRPC addresses of this process. Every process
+// has the same rules, whether it follows a keyring or serves TLS with an operator's files. A caller's credential is the
+// certificate of its connection or, without one, a token. Tokens are of Kubernetes' issuer (--token-issuer, or the
+// issuer of the cluster's API server) or of this process's own issuer (Config.DataDir). The identity must be in this
+// mesh's trust domain or an alias of it.
 //
-// Owns: the chain of authenticators, the count of each identity's connections, and the connections themselves, which
-// end with their caller's right.
+// Owns: the chain of authenticators, the count of each identity's connections, and the list of open connections, to
+// close them when their caller is refused.
 // Reads: certificates and tokens, by ca/attest; ends of credentials, by ca/expiry.
 // Never: decides what an identity may do.
 package callers
@@ -33,8 +34,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// connectionsOfWorkload is the number of connections that one proxy needs: for streams, certificates and requests, and
-// twice that while it reconnects.
+// connectionsOfWorkload is the limit of connections for each workload of an identity. A proxy needs connections for
+// streams, certificates and requests, and twice as many while it reconnects.
 const connectionsOfWorkload = 16
 
 // limitsOfSource are the limits of an address whose clients show no credential: all proxies of a large node, or a
@@ -42,39 +43,42 @@ const connectionsOfWorkload = 16
 var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384,
 	Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
 
-// Config configures the authentication; fields are named after the flags of navarchd.
+// Config configures the authentication; many fields are named after flags of navarchd. TrustDomain is required. Its
+// functions must be safe for concurrent use.
 type Config struct {
 	TrustDomain string
-	Audiences   []string // of tokens
+	Audiences   []string // accepted audiences of tokens
 	TokenIssuer string   // empty: the issuer of Found; without either, Kubernetes' tokens are refused
-	TokenKeys   string
-	Cluster     string // the cluster of TokenIssuer's tokens, and of calls that name no cluster
-	// Remote returns the issuer of another cluster's tokens (attest.TokensConfig); nil: there are no other clusters.
+	TokenKeys   string   // URL or file of the keys of TokenIssuer; empty: found by OpenID discovery at TokenIssuer
+	Cluster     string   // name of the cluster of TokenIssuer's tokens, and of calls that name no cluster
+	// Remote returns the issuer of another cluster's tokens, and false for a cluster that is not in the mesh
+	// (attest.TokensConfig). nil: there are no other clusters.
 	Remote func(cluster string) (attest.TokenIssuer, bool)
 	// Found is the source of the cluster's issuer and keys if TokenIssuer is empty (KeysConfig.Ask); a nil Ask means no
 	// source.
 	Found attest.KeysConfig
-	// Reviewer verifies tokens of other issuers, and all while keys are unavailable; nil: no reviews.
+	// Reviewer verifies tokens of other issuers, and all tokens while the keys are unavailable (TokenReview); nil: no
+	// reviews.
 	Reviewer   attest.Reviewer
-	DataDir    string // with the key of our own issuer; empty: no own issuer
+	DataDir    string // has the key of this process's own token issuer; empty: no own issuer
 	Required   bool   // XDS_AUTH: a stream over TLS needs a credential
 	MaxMessage int    // the longest accepted message, bytes
 	Log        *slog.Logger
-	Now        func() time.Time // for verifying tokens
-	// Aliases returns aliases of the trust domain. Workloads returns the workloads of an identity
-	// (budget.Config.Workloads).
+	Now        func() time.Time // for verifying tokens; nil: time.Now
+	// Aliases returns the aliases of the trust domain. Workloads returns the addresses of an identity's workloads, by
+	// which its limit of connections is computed (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
 	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
 	Workloads func(identity string) map[netip.Addr]struct{}
-	// Revoked reports whether a caller's credential is known as revoked; nil: nothing is.
+	// Revoked reports whether a caller's certificate or identity is revoked; nil: no revocations are known.
 	Revoked func(attest.Caller) bool
-	// Gone returns why a caller's Pod or service account no longer exists; nil: unknown.
+	// Gone returns an error if a caller's Pod or service account no longer exists, else nil. The function may be nil.
 	Gone func(attest.Caller) error
-	// Connections counts the connections of each identity; nil: a new ledger.
+	// Connections counts and limits the connections of each identity; nil: New makes a ledger with the default limits.
 	Connections *budget.Ledger
 }
 
-// Callers authenticates callers by these rules.
+// Callers authenticates callers by the rules of a Config. Safe for concurrent use.
 type Callers struct {
 	all      attest.Authenticator // refuses callers whose Pod or service account is gone
 	certs    *attest.Certificates // the part for certificates
@@ -88,14 +92,15 @@ type Callers struct {
 	remote  func(cluster string) (attest.TokenIssuer, bool)
 	cluster string
 	expiry  *expiry.Expiry
-	// connections counts those of each identity, on all addresses; sources counts those of each address without
-	// credential (plain text).
+	// connections counts the connections of each identity, on all addresses of this process. sources counts the
+	// connections without a credential, by the client's address.
 	connections, sources *budget.Ledger
 	clients              *obs.Sampled
 	open                 open
 }
 
-// New returns Callers. It sends no request. The error names the flag whose value is not valid.
+// New returns Callers. It sends no request. Errors: an invalid trust domain or token issuer (the error names the flag),
+// or the own issuer's key in DataDir cannot be read.
 func New(c Config) (*Callers, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.TrustDomain)
 	if err != nil {
@@ -125,7 +130,8 @@ func New(c Config) (*Callers, error) {
 	return k, nil
 }
 
-// Tasks returns the tasks that refresh the keys of token issuers; the caller runs them.
+// Tasks returns the tasks that refresh the keys of token issuers, one for each issuer with fetched keys. The caller
+// runs them; until then those keys are missing.
 func (k *Callers) Tasks() (tasks []loop.Task) {
 	for i, keys := range k.keys {
 		tasks = append(tasks, loop.Task{Name: fmt.Sprintf("token keys %d", i), Run: keys.Run})
@@ -133,7 +139,8 @@ func (k *Callers) Tasks() (tasks []loop.Task) {
 	return tasks
 }
 
-// Gauges sets the metrics of connections, and that of the age of the oldest token keys at the time now.
+// Gauges sets the metrics of connections, and of the age of the oldest token keys at the time now (0: no keys were
+// fetched). It is called periodically.
 func (k *Callers) Gauges(now time.Time) {
 	k.connections.Tick()
 	k.sources.Tick()
@@ -146,10 +153,11 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate authenticates an xDS stream by the context of its call. On plain text the caller has no identity. Over
-// TLS it is identified by certificate or token; without a credential it has no identity, or is refused if
-// Config.Required is set. The connection of an accepted stream counts as authenticated. Errors: a missing, invalid,
-// revoked or expired credential; attest.ErrUnavailable for too many connections of the identity.
+// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by certificate
+// or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a credential unless
+// Config.Required is set. The connection of an accepted stream counts as authenticated. Errors: attest.ErrNone for a
+// missing credential; an invalid, revoked or expired credential; attest.ErrUnavailable for too many connections of the
+// identity.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
@@ -172,8 +180,8 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 	return who, nil
 }
 
-// Refused returns the reason why a caller that was authenticated before is served no longer: its credential was revoked
-// or has expired, its cluster left the mesh, or its Pod or service account is gone. nil: it is served.
+// Refused returns the reason to stop serving a caller that was authenticated before: its credential was revoked or has
+// expired, its cluster left the mesh, or its Pod or service account is gone. nil: the caller is served further.
 func (k *Callers) Refused(who attest.Caller) error {
 	if err := k.withdrawn(who); err != nil {
 		return err
@@ -181,7 +189,8 @@ func (k *Callers) Refused(who attest.Caller) error {
 	return k.gone(who)
 }
 
-// withdrawn returns why a caller's credential no longer counts, although its Pod and service account exist.
+// withdrawn returns the reason why a caller's credential is no longer accepted: it is revoked or expired, or its
+// cluster left the mesh. nil: it is accepted.
 func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
@@ -194,21 +203,23 @@ func (k *Callers) withdrawn(who attest.Caller) error {
 	return k.expiry.Refused(who, time.Now())
 }
 
-// MayHaveKeys reports whether a caller may receive further private keys. If not, again reports whether it should come
-// back with a newer credential, because it could obtain one.
+// MayHaveKeys reports whether a caller may receive further private keys: its credential has not expired, or an
+// unexpired credential of its identity was shown. If may is false, again reports whether the caller should connect
+// again with a newer credential, because it could obtain one.
 func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 	ended, issuing := k.expiry.Ended(who, time.Now())
 	return !ended, !issuing.IsZero()
 }
 
-// Admits reports whether a client certificate that the handshake has verified is an accepted credential. from is the
-// client's address. The result Assign counts the connection for the identity.
+// Admits reports whether the client certificate of a handshake is an accepted credential. The handshake must have
+// verified it: state.VerifiedChains must not be empty. from is the client's address. The returned Assign counts the
+// connection for the certificate's identity; use it only if the certificate is accepted.
 func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
 	return k.assign(who, from), err == nil && k.Refused(who) == nil
 }
 
-// accept counts the connection of an accepted call as authenticated, and as one of the caller's identity.
+// accept counts the connection of an accepted call as authenticated, and as a connection of the caller's identity.
 // attest.ErrUnavailable: the identity has too many connections.
 func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	p, _ := peer.FromContext(ctx)
@@ -222,7 +233,7 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	return nil
 }
 
-// Expiry returns the object that ends streams with expired credentials.
+// Expiry returns the record of credentials' ends, by which streams and connections with expired credentials are ended.
 func (k *Callers) Expiry() *expiry.Expiry { return k.expiry }
 
 // Tokens returns the authenticator of tokens alone; nil: no tokens are accepted.
@@ -259,7 +270,9 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, nil
 }
 
-// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated.
+// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated. For
+// a credential that is revoked or withdrawn, the authenticator returns the Caller without an error, and the connection
+// does not count: the CA refuses revoked callers itself. attest.ErrUnavailable: the identity has too many connections.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 
 type ofCalls struct{ *Callers }
@@ -273,8 +286,8 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, err
 }
 
-// tokens returns the verifier of tokens of Kubernetes' issuer and of our own (embedded default); nil: there is no
-// issuer. The caller must run the keys.
+// tokens returns the verifier of tokens of Kubernetes' issuer and of the own issuer (DataDir); nil: no issuer is
+// configured. The caller must run the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
 	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences,
 		Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}

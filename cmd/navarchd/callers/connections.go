@@ -12,13 +12,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// open are the connections with a credential, on all addresses.
+// open is the set of connections whose callers have an identity, on all addresses of this process.
 type open struct {
 	mu  sync.Mutex // a leaf lock
 	all map[*connection]struct{}
 }
 
-// connection belongs to the caller who first showed a credential on it.
+// connection is an open connection. It belongs to the caller who first showed a credential on it.
 type connection struct {
 	*budget.Entry
 	open *open
@@ -27,7 +27,7 @@ type connection struct {
 	end  func()
 }
 
-// Leave implements preauth.Holder.
+// Leave implements preauth.Holder: the connection is closed and counts no longer.
 func (c *connection) Leave() {
 	c.open.mu.Lock()
 	delete(c.open.all, c)
@@ -35,7 +35,8 @@ func (c *connection) Leave() {
 	c.Entry.Leave()
 }
 
-// assign counts a connection for an identity, or for its address if the caller has shown no credential.
+// assign returns the function that counts a connection for the identity of who, or for the client's address if who has
+// no identity.
 func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
@@ -62,7 +63,7 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 		}
 		k.open.all[c] = struct{}{}
 		k.open.mu.Unlock()
-		if err := k.Refused(who); err != nil { // since authentication, and Recheck may have run before
+		if err := k.Refused(who); err != nil { // revoked since authentication: a Recheck in between did not know the connection
 			c.Leave()
 			return nil, err
 		}
@@ -70,8 +71,8 @@ func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	}
 }
 
-// Recheck closes the connections whose callers are refused now, and returns their number. A connection belongs to the
-// caller who first showed a credential on it; other credentials on it are checked with each call.
+// Recheck closes the connections whose callers are refused now (Refused), and returns their number. Only the credential
+// that was shown first on a connection is checked; other credentials are checked with each call.
 func (k *Callers) Recheck() (ended int) {
 	k.open.mu.Lock()
 	all := make([]*connection, 0, len(k.open.all))

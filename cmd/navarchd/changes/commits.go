@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Commits remembers commit times of the newest revisions, for the latency from commit to ACK. It is bounded and forgets
-// old revisions: a late ACK of one comes from a proxy that joined, and measures nothing.
+// Commits remembers the commit times of the newest 256 revisions, to measure the latency from commit to ACK. Old
+// revisions are forgotten, because a late ACK comes from a proxy that has just connected. The zero value is ready for
+// use. Safe for concurrent use.
 type Commits struct {
 	mu    sync.Mutex // a leaf lock
 	order []int64
@@ -22,7 +23,7 @@ const (
 	oldCommit  = time.Minute
 )
 
-// Saw records a revision and its commit time; only the first call for a revision counts.
+// Saw records a revision and its commit time. Further calls for the same revision do nothing.
 func (c *Commits) Saw(revision int64, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +41,8 @@ func (c *Commits) Saw(revision int64, at time.Time) {
 	c.seen[revision] = at
 }
 
-// Since returns the time since a revision was committed; false: it is unknown, or older than oldCommit.
+// Since returns the time since a revision was committed. false: the revision is unknown, or was committed a minute ago
+// or earlier.
 func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,14 +51,15 @@ func (c *Commits) Since(revision int64) (time.Duration, bool) {
 	return passed, ok && passed < oldCommit
 }
 
-// Written remembers the newest commits of this process, for tools that measure from outside.
+// Written remembers the newest 256 commits of this process, for tools that measure from outside. The zero value is
+// ready for use. Safe for concurrent use.
 type Written struct {
 	mu  sync.Mutex // a leaf lock
 	all []inspect.Commit
 }
 
-// Add records that a batch was committed now, at a revision; event is the time of its oldest event. The keys of the
-// records are stored, too, unless they are more than maxNamed.
+// Add records that a batch was committed now, at a revision; event is the time of its oldest event. Keys of the records
+// are stored too if there are at most 2,048. Add does not keep batch.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {
@@ -68,7 +71,8 @@ func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	w.add(c)
 }
 
-// maxNamed is the largest batch whose records are remembered by name; larger ones come from a start or a new leader.
+// maxNamed is the largest number of records in a batch whose keys are remembered. Larger batches come from a start or a
+// new leader.
 const maxNamed = 2048
 
 func (w *Written) add(c inspect.Commit) {
@@ -80,7 +84,7 @@ func (w *Written) add(c inspect.Commit) {
 	w.all = append(w.all, c)
 }
 
-// List returns the newest commits, maxCommits at most, oldest first.
+// List returns the remembered commits, oldest first. The caller owns the list, but must not change its Records.
 func (w *Written) List() []inspect.Commit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

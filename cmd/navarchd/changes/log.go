@@ -1,6 +1,5 @@
 // Package changes follows each change of configuration through one process, from its event to the last acknowledgement.
-// It logs a line for each, and stores commit times and a list of the newest commits for tools that measure from
-// outside.
+// It logs a line for each change, and stores the times of the newest commits for tools that measure from outside.
 //
 // Owns: changes in progress, and a bounded list of the newest commits.
 // Reads: build counts of the pool.
@@ -25,12 +24,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Log writes one line for each change of configuration: its objects, what was built for it, the number of affected
-// proxies, and the time from the event to the last acknowledgement. Changes that come while one is in progress are
-// added to its line, so there are at most two lines per second. Any goroutine may call its methods.
+// Log writes one line for each change of configuration: its objects, the numbers of built resources and affected
+// proxies, and the time from the event to the last acknowledgement. Changes that arrive while another is in progress
+// are added to the same line; there are at most two lines per second. Any goroutine may call its methods, Serves and
+// Run excepted.
 type Log struct {
 	log   *slog.Logger
-	built func() buildCounts // counts so far; nil: this process serves no proxies, and a change is done when it is written
+	built func() buildCounts // counts so far; nil: this process serves no proxies, so a change ends when it is written
 	busy  func() bool        // reports proxies that wait for their turn; called with built only
 	wake  chan struct{}
 
@@ -55,11 +55,11 @@ type change struct {
 	objects        map[model.Key]struct{} // at most maxObjects
 	names          []string               // of the first objects, at most namedObjects
 	before         buildCounts
-	planned, whole int64 // revisions up to which all lanes, and the configuration's lane, have planned
+	planned, whole int64 // revisions up to which any path of the planner, and its slow path, have planned
 	proxies        int
 	acknowledged   map[uint64]struct{} // proxies, at most maxProxies
 	responses      [xds.NumTypes]int
-	acked          time.Time // the last one; zero: none yet
+	acked          time.Time // time of the last acknowledgement, or of the write; zero: none yet
 }
 
 type buildCounts struct {
@@ -78,14 +78,15 @@ const (
 	changesLookAt = 50 * time.Millisecond  // interval of step
 )
 
-// NewLog returns a Log without changes, whose lines go to log.
+// NewLog returns a Log whose lines go to log. Until Serves is called, it is the Log of a process that serves no
+// proxies.
 func NewLog(log *slog.Logger) *Log {
 	return &Log{log: log, wake: make(chan struct{}, 1), seed: maphash.MakeSeed()}
 }
 
-// Serves configures a process that serves proxies: a change then ends once they have acknowledged it. The number of
-// built resources comes from pool. busy reports whether proxies still wait for their turn. It must be called before the
-// first change.
+// Serves configures a process that serves proxies: a change then ends once the proxies have acknowledged it. pool
+// counts the built resources. busy reports whether proxies still wait for their turn; it is called by Run, under the
+// Log's lock. Serves must be called before all other methods.
 func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	c.busy = busy
 	c.built = func() (n buildCounts) {
@@ -97,7 +98,8 @@ func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	}
 }
 
-// Run writes the lines until ctx ends. It returns the error of ctx.
+// Run writes the lines. It blocks until ctx ends, and returns the error of ctx. A change in progress is not written
+// then.
 func (c *Log) Run(ctx context.Context) error {
 	for {
 		select {
@@ -147,7 +149,7 @@ func (ch *change) touches(key model.Key) {
 }
 
 // Wrote records that this process committed a batch at a revision; event is the time of its oldest event. In a process
-// without proxies this begins a change, otherwise Published does.
+// without proxies, Wrote begins a change, unless the batch is empty; in other processes Published does.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,8 +175,8 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published records a new snapshot of the mirror, with its differences from the one before. Their objects begin a
-// change or join the one in progress.
+// Published records that the mirror has a newer snapshot, m.New. Its edits begin a change, or join the change in
+// progress. The first snapshot of a process is logged at once, as a summary.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,8 +210,8 @@ func (c *Log) Published(m mirror.Change) {
 	}
 }
 
-// Planned records that the planner's lane for path has planned up to a revision, and the number of proxies that it
-// moved.
+// Planned records that the planner has planned up to a revision on one path: plan.Fast, for endpoints only, or
+// plan.Slow. moved is the number of proxies whose configuration changed.
 func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +226,8 @@ func (c *Log) Planned(revision int64, path plan.Path, moved int) {
 	ch.proxies = max(ch.proxies, moved)
 }
 
-// Acknowledged records that a proxy, identified by its node ID, has acknowledged a response of type t at a revision.
+// Acknowledged records that the proxy with a node ID has acknowledged a response of type t at a revision. Revisions
+// before the change in progress are ignored.
 func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +243,7 @@ func (c *Log) Acknowledged(t xds.Type, node string, revision int64) {
 	}
 }
 
-// step writes the line of a finished change; false: no change is in progress.
+// step writes the line of a finished change. It returns false if no change is in progress any more.
 func (c *Log) step(now time.Time) (open bool) {
 	c.mu.Lock()
 	ch := c.open

@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ProblemLog writes a line when a configuration problem appears, and one when it is solved. One goroutine calls its
-// methods.
+// ProblemLog writes a line when a configuration problem appears, and another when it is solved. Log and Named are
+// required. It is not safe for concurrent use.
 type ProblemLog struct {
 	Log   *slog.Logger
-	Named func(object.ID) string // name of an object in the log
+	Named func(object.ID) string // returns the name of an object for the log
 
 	known map[object.Problem]bool
 	bound *rate.Limiter // of the lines; Step provides its clock
@@ -26,14 +26,15 @@ type ProblemLog struct {
 	left  int           // lines that were not written
 }
 
-// Bounds of the problem log: many at once, as when a folder is read first, and then one per second.
+// Bounds of the problem log's lines: 50 at once, as when a folder is read first, and then one per second.
 const (
 	problemBurst = 50
 	problemRate  = 1.0
 )
 
-// Step logs the differences between all present problems and those of the last call: new problems as warnings, and
-// those that are over. Lines above the bound are only counted, and the count is logged later.
+// Step logs the differences between the present problems and those of the last call: new problems as warnings, solved
+// problems as information. Beyond 50 lines at once and one per second, lines are only counted, and their count is
+// logged later. now must not decrease. Step does not keep problems.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)
@@ -58,7 +59,8 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	l.Count(now)
 }
 
-// Count logs how many lines were not written, once the bound has room again. It is cheap, unlike Step.
+// Count logs the number of lines that Step did not write, once 25 lines could be written again. Otherwise it does
+// nothing. It is cheap, unlike Step.
 func (l *ProblemLog) Count(now time.Time) {
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
 		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones",
@@ -67,8 +69,8 @@ func (l *ProblemLog) Count(now time.Time) {
 	}
 }
 
-// Behind reports whether dropped lines are counted and not logged yet: Count must then be called again even without a
-// change.
+// Behind reports whether Step has left out lines whose count is not logged yet. Count must then be called again, even
+// if no problem changes.
 func (l *ProblemLog) Behind() bool { return l.left > 0 }
 
 func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, more ...any) {
@@ -80,8 +82,9 @@ func (l *ProblemLog) write(level slog.Level, message string, p object.Problem, m
 		append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
-// CountFirst wraps emit for the source of a configuration folder. Events up to the first object.Synced are counted by
-// kind, and then the counts are logged, with dir as the folder's name. All events go to emit.
+// CountFirst wraps emit, for the source of a configuration folder. The returned function passes all events to emit
+// unchanged. It counts the events before the first object.Synced by kind, and logs the counts when that event arrives;
+// dir is the folder's name in the log. It is not safe for concurrent use.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {

@@ -1,9 +1,9 @@
-// Package collect makes this process's part of a report (navarchctl bug-report, snapshot save).
+// Package collect makes this process's part of a report: the archive of navarchctl bug-report and snapshot save.
 //
 // Owns: the last lines of the log.
 // Reads: the pages of /debug, the streams of proxies, metrics, goroutines.
-// Never: writes a private key or what looks like a credential (cmd/internal/report/cut); waits for etcd longer than
-// pageTime; makes two parts at once.
+// Never: writes a private key, or a value that looks like a credential (cmd/internal/report/cut); waits for etcd longer
+// than pageTime for each page; makes two parts at once.
 package collect
 
 import (
@@ -30,37 +30,39 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Between is the time between the two times at which metrics are read.
+// Between is the time between the two readings of the metrics in a full report.
 const Between = 10 * time.Second
 
 // pageTime bounds a page; some pages read etcd.
 const pageTime = time.Second
 
-// Collector makes parts of reports.
+// Collector makes parts of reports. Make one with New. Part may be called by any goroutine.
 type Collector struct {
-	// Facts are the constant ones: name, zone, roles, flags, environment, cluster, and how objects become records.
+	// Facts are the constant facts of this process: name, zone, roles, flags, environment, cluster, and the options by
+	// which objects become records.
 	Facts   report.Facts
-	Pages   *debug.Pages
-	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // nil: the process does not serve proxies
-	Lines   *Lines
-	Metrics prometheus.Gatherer
+	Pages   *debug.Pages                                                     // required
+	Changes func(sees func(namespace string) bool, all bool) []ledger.Report // of ledger.Ledger; nil: no proxies
+	Lines   *Lines                                                           // newest lines of the log; required
+	Metrics prometheus.Gatherer                                              // required
 
 	busy chan struct{}
 }
 
-// New returns a copy of c that is ready.
+// New returns a Collector with the fields of c, ready for use.
 func New(c Collector) *Collector {
 	c.busy = make(chan struct{}, 1)
 	return &c
 }
 
-// Want says what a part has.
+// Want selects the content of a part. Unless Contents is report.Full, metrics, goroutines, log, flags and environment
+// are left out.
 type Want struct {
 	Contents report.Contents
-	Records  bool // the records are a part, too
+	Records  bool // include the records of the store as this process has read them
 }
 
-// paged are the pages of /debug in a report.
+// paged lists the pages of /debug in a report, with the names of their entries.
 var paged = []struct {
 	name, path string
 	query      url.Values
@@ -70,7 +72,7 @@ var paged = []struct {
 	{"leader", "/debug/leader", nil}, {"fleet", "/debug/fleet", url.Values{"owners": {"true"}}},
 }
 
-// Pages returns the paths of the pages in a report, by the names of their entries.
+// Pages returns the paths of the pages in a report, by the names of their entries. The caller owns the map.
 func Pages() map[string]string {
 	all := map[string]string{}
 	for _, p := range paged {
@@ -85,8 +87,9 @@ const (
 	Departed = "departed" // proxies whose streams ended lately
 )
 
-// Part makes the part of this process. web.ErrBusy: another one is being made. Other errors are the context's, or those
-// of encoding.
+// Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark. A
+// full part takes 10 seconds (Between). Pages that fail for who are listed in the part's facts as missing. web.ErrBusy:
+// another part is being made. Other errors are the context's, or those of encoding.
 func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]byte, error) {
 	select {
 	case c.busy <- struct{}{}:
@@ -204,7 +207,7 @@ func (p *part) proxies(records bool) {
 	}
 }
 
-// Build fills in the facts of this build.
+// Build returns f with the facts of this build: version, Go version and platform.
 func Build(f report.Facts) report.Facts {
 	f.Version, f.Go, f.Platform = obs.Version, runtime.Version(), obs.Platform()
 	return f

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// maxLines is the length of the log lines that are remembered, in bytes.
+// maxLines is the number of bytes of log lines that are remembered.
 const maxLines = 1 << 20
 
-// Lines remembers the last lines of a log. It is a writer for any goroutine; the zero Lines is empty.
+// Lines is an io.Writer that remembers the last MiB of a log. The zero value is ready for use. Safe for concurrent use.
 type Lines struct {
 	mu   sync.Mutex // a leaf
 	last []byte
 }
 
-// Write implements io.Writer. It never fails.
+// Write implements io.Writer. Each call should write whole lines. It never fails, and does not keep line.
 func (l *Lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,7 +26,8 @@ func (l *Lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Text returns the remembered lines, oldest first. The oldest is a whole one.
+// Text returns the remembered lines, oldest first, without a truncated line at the beginning. Empty: nothing was
+// written. The caller owns the result.
 func (l *Lines) Text() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package controlz changes log levels at run time, by the requests of `istioctl admin log` to istiod's ControlZ (istio:
-// pkg/ctrlz, topics/scopes.go).
+// Package controlz changes log levels at run time. It answers the requests that `istioctl admin log` sends to istiod's
+// ControlZ (istio: pkg/ctrlz, topics/scopes.go).
 //
 // Owns: nothing.
 // Reads: requests from this machine.
@@ -18,21 +18,23 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Scope is the JSON of a scope, with Istio's names of fields. In a PUT request an empty field leaves the value
-// unchanged.
+// Scope is one log scope (a named part of the log with its own level) as JSON, with Istio's names of fields. In a PUT
+// request an empty field leaves the value unchanged.
 type Scope struct {
 	Name            string `json:"name"`
 	Description     string `json:"description"`
-	OutputLevel     string `json:"output_level"`
+	OutputLevel     string `json:"output_level"`      // a level name of obs.Scope.Set
 	StackTraceLevel string `json:"stack_trace_level"` // always none
 	LogCallers      bool   `json:"log_callers"`       // always false
 }
 
-// Root is the path of all scopes; Root/NAME is that of one.
+// Root is the path of all scopes; Root/NAME is the path of one scope.
 const Root = "/scopej"
 
-// Handler answers GET requests with the levels. PUT requests with a Scope change one, and DELETE requests reset one to
-// the level at the start. Every change is logged.
+// Handler returns the handler of Root and Root/NAME. GET responds with all scopes or one Scope as JSON. PUT with a
+// Scope changes the level of one, and DELETE resets it to the level at the start; both respond with 202 (Accepted).
+// 400: the scope is unknown, or the Scope is invalid; nothing is changed then. 403: the request comes from another
+// machine. Each change is logged.
 func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	all := func(w http.ResponseWriter, _ *http.Request) {
 		scopes := []Scope{}
@@ -92,7 +94,7 @@ func one(levels *obs.Levels, h func(http.ResponseWriter, *http.Request, *obs.Sco
 	}
 }
 
-// put applies the body of a request. An error changes nothing.
+// put applies the Scope in the body of a request. After an error nothing is changed.
 func put(s *obs.Scope, r *http.Request) error {
 	var to Scope
 	if err := json.NewDecoder(r.Body).Decode(&to); err != nil {

@@ -10,8 +10,9 @@ import (
 // mostOwn bounds the proxies whose own resources are archived beside those of their views.
 const mostOwn = 200
 
-// Archive returns the connected proxies for a report, and adds what they hold to sets: that of one proxy for each view,
-// and for proxies that refuse something, or are behind, their own.
+// Archive returns the connected proxies for a report, in no particular order, and adds the resources that they have to
+// sets. Proxies of one view (group of proxies with equal planned configuration) share the resources of one of them. A
+// proxy that refuses something or is behind has its own resources, up to 200 of them.
 func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	infos := p.Server.Inspect()
 	all := make([]report.Proxy, 0, len(infos))
@@ -35,8 +36,9 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	return all
 }
 
-// archiveView adds what the proxies of a view hold: their own for at most `most` of the ill ones, whose number it
-// returns, and otherwise what the first healthy one holds.
+// archiveView adds the resources of the proxies of one view. Proxies that refuse something or are behind get a set of
+// their own, at most `most` of them, whose number it returns. All others share the set of the first proxy without a
+// fault, or of the first of the others if there is no such proxy.
 func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
 	held := func(i int) int {
 		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing

@@ -20,15 +20,16 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Types that istioctl requests on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): a page of /debug by
-// name, and two with messages of their own.
+// Types that istioctl requests on an ADS stream (istio pilot/pkg/xds/debuggen.go, statusgen.go): any page of /debug by
+// its name, and two types with messages of their own.
 const (
 	debugURL      = "istio.io/debug"
 	syncURL       = debugURL + "/syncz"
 	configDumpURL = debugURL + "/config_dump"
 )
 
-// Answers returns the answers to istioctl's types.
+// Answers returns the handlers of the three types that istioctl requests on a stream: istio.io/debug, with the name of
+// a page, and the types for synchronisation and for a proxy's configuration. Errors of a handler are gRPC statuses.
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
@@ -40,7 +41,7 @@ func (p *Pages) Answers() []serve.Answer {
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	// The stream counts answers that wait to be read (budget.Limits.Asks).
+	// The turn ends once the answer is made: the stream bounds the answers that wait to be read (budget.Limits.Asks).
 	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			_, done, err := p.Turn(ctx, who, costly)
@@ -101,7 +102,7 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 }
 
 // Texts that istioctl recognises in a negative answer (istio istioctl/pkg/multixds/gather.go,
-// istioctl/pkg/internaldebug/internal-debug.go). After the first it asks the next replica; it reports the others. An
+// istioctl/pkg/internaldebug/internal-debug.go). After notConnected it asks the next replica; it reports the others. An
 // error would end its search at the first replica without the proxy.
 const (
 	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
@@ -116,7 +117,8 @@ func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *web.
 	return answer
 }
 
-// Render makes a page for a caller, who must be one that may see it, and returns its HTTP status and content.
+// Render makes the page at a path below /debug/ and returns its HTTP status and content. It waits for the caller's
+// turn. It does not check whether the caller may see the page: that is for its caller to do.
 func (p *Pages) Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := p.render(ctx, who, &url.URL{Path: path, RawQuery: q.Encode()})
 	return answer.Code, answer.Body.Bytes()
@@ -127,8 +129,8 @@ func asPage(name string, body []byte) []*discoveryv3.Resource {
 	return []*discoveryv3.Resource{{Name: name, Resource: &anypb.Any{TypeUrl: debugURL, Value: body}}}
 }
 
-// Identifier returns the control plane's identifier that istioctl reads (IstioControlPlaneInstance); id is the
-// process's.
+// Identifier returns the JSON text that istioctl reads as the control plane's identifier (IstioControlPlaneInstance).
+// id is the name of the process.
 func Identifier(id string) string {
 	info := map[string]string{"version": obs.Version}
 	raw, err := json.Marshal(map[string]any{"Component": "istiod", "ID": id, "Info": info})

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Describe describes a subject by the proxies of this process. Errors are those of describe.Of.
+// Describe describes the subject of a query by the plan and the proxies connected to this process. sees reports the
+// namespaces that the caller may see. Errors are those of describe.Of.
 func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	source := connected{p.Planner, map[string]bool{}}
 	p.Server.InspectOf(func(node string, _ serve.Proxy) bool {
@@ -17,7 +18,8 @@ func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) 
 	return describe.Of(source, p.Mirror.Current(), of, sees)
 }
 
-// connected is a plan with the proxies that have a stream here, without those that are planned ahead or have left.
+// connected is a plan that shows only the proxies with a stream at this process. Proxies that are planned ahead, or
+// have left, are hidden.
 type connected struct {
 	*plan.Loop
 	nodes map[string]bool // their ids

@@ -9,14 +9,15 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// Bounds of the proxies that are remembered after their streams have ended.
+// Bounds of the proxies that are remembered after their streams have ended: the time, the number, and the number of one
+// namespace. Beyond a number the oldest is forgotten.
 const (
 	LeftFor     = 10 * time.Minute
 	mostLeft    = 2048
 	mostOfSpace = 256 // of one namespace
 )
 
-// Left is a proxy whose stream has ended.
+// Left is a proxy whose stream has ended at the time At. Proxy is name.namespace, and Node is the node's id.
 type Left struct {
 	Proxy, Node, Namespace, Version, Zone, Cluster string
 	At                                             time.Time
@@ -29,7 +30,7 @@ type departures struct {
 	spaces map[string]int
 }
 
-// Leaves records that the stream of a proxy has ended.
+// Leaves records that the stream of a proxy has ended. Safe for concurrent use.
 func (p *Proxies) Leaves(c serve.Client, v serve.Proxy) {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -58,14 +59,14 @@ func (d *departures) add(one Left) {
 	d.spaces[one.Namespace]++
 }
 
-// forget drops those that left before a time. The caller holds the lock.
+// forget drops the proxies that left before a time. The caller holds the lock.
 func (d *departures) forget(before time.Time) {
 	for len(d.all) > 0 && d.all[0].At.Before(before) {
 		d.drop(0)
 	}
 }
 
-// drop removes one. The caller holds the lock.
+// drop removes the proxy with index i. The caller holds the lock.
 func (d *departures) drop(i int) {
 	namespace := d.all[i].Namespace
 	if d.spaces[namespace]--; d.spaces[namespace] == 0 {
@@ -74,8 +75,8 @@ func (d *departures) drop(i int) {
 	d.all = slices.Delete(d.all, i, i+1)
 }
 
-// Departed lists the proxies of visible namespaces whose streams ended in the last LeftFor, oldest first. They may be
-// connected again.
+// Departed returns the proxies of visible namespaces whose streams ended in the last ten minutes (LeftFor), oldest
+// first. They may be connected again. The result is the caller's.
 func (p *Proxies) Departed(sees func(namespace string) bool) []Left {
 	p.left.mu.Lock()
 	defer p.left.mu.Unlock()

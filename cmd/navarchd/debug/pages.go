@@ -39,7 +39,8 @@ const (
 	maxOfCaller = 8
 )
 
-// Pages are the pages of one process. Parts of absent roles are empty.
+// Pages are the pages of one process. Make it with New. Parts of roles that the process does not have are nil, and
+// their pages are empty. The fields must not be changed while pages are served.
 type Pages struct {
 	ID    string            // of this process
 	Rules *authz.Authorizer // decides what callers may see
@@ -51,11 +52,12 @@ type Pages struct {
 	Objects *Objects
 	// Clusters returns the clusters that are read; nil: no Kubernetes cluster is.
 	Clusters func() []inspect.Cluster
-	// Removals are those that the leader holds.
+	// Removals are the removals that the leader holds back; not nil.
 	Removals *removals.Known
-	// Acceptor accepts a removal for a POST request to their page; nil: the process does not have role ingest.
+	// Acceptor answers POST requests that accept a removal; nil: the process does not have role ingest, and refuses
+	// them.
 	Acceptor *removals.Acceptor
-	// Store returns the store's own problems, for callers who see everything; nil: there is no store.
+	// Store returns the store's own problems, which callers who see everything get; nil: there is no store.
 	Store func() []inspect.Problem
 
 	turns    *web.Turns
@@ -63,25 +65,27 @@ type Pages struct {
 	previews chan struct{} // semaphore of previews that are being made
 }
 
-// Proxies is the part of role xds.
+// Proxies is the part of a process with role xds. All exported fields are required, except Fleet.
 type Proxies struct {
 	Server  *serve.Server
 	Planner *plan.Loop
 	Mirror  *mirror.Mirror
 	Cluster string // name of the config cluster
-	Fleet   func(owners bool) any
+	// Fleet returns the fleet as this replica sees it, as JSON; with owners, the owner of each shard, too. nil: not
+	// shown.
+	Fleet func(owners bool) any
 
 	left departures
 }
 
-// Objects is the part of role ingest.
+// Objects is the part of a process with role ingest. All fields except Commits and Leader are required.
 type Objects struct {
-	Sources func() []object.Problem // of the folder and the cluster
-	Loop    func() []object.Problem // of the objects that the ingester knows
-	Total   func() problem.Count    // of these, including those that Loop does not list
-	Found   *problems.Collector     // problems that replicas found, while this process leads
-	Commits func() []inspect.Commit // the newest of this process
-	Leader  func(context.Context) (inspect.Leader, error)
+	Sources func() []object.Problem                       // problems of the folder and of the cluster themselves
+	Loop    func() []object.Problem                       // problems of the objects that the ingester has processed
+	Total   func() problem.Count                          // number of the problems of Loop, including those that Loop does not list
+	Found   *problems.Collector                           // problems that replicas found; empty unless this process leads
+	Commits func() []inspect.Commit                       // newest commits of this process, oldest first
+	Leader  func(context.Context) (inspect.Leader, error) // describes the leader; errors are those of the store
 }
 
 // New returns a copy of p that is ready to serve.
@@ -91,10 +95,10 @@ func New(p Pages) *Pages {
 	return &p
 }
 
-// Handler serves the pages below /debug/, limited to what each caller may see.
+// Handler serves the pages below /debug/, limited to what each caller may see (authz.Authorizer.Guard).
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
-// debug serves the pages from the loops of this process; absent roles answer with nothing.
+// debug serves the pages for one caller.
 func (p *Pages) debug(who authz.Caller) http.Handler {
 	pages := inspect.Handler(p.shown(who))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,10 +118,11 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	})
 }
 
-// Turn waits until a caller may be answered. made must be called once the answer is made, and read once the caller has
-// it. A tenant is answered at the pace of the cost: it may have thousands of proxies, and repeated requests would take
-// the processor from planning and sending. Callers who see everything wait for costly answers only. Errors are those of
-// web.Turns.
+// Turn waits until a caller may be answered. The caller of Turn must call made once the answer is made, and read once
+// the answer has been received. The answers to one tenant are made one at a time, with a pause after each that grows
+// with its cost: a tenant may have thousands of proxies, and repeated requests would take the processor from planning
+// and sending. Callers who see everything wait for costly answers only. Errors are those of web.Turns.Take; made and
+// read are nil then.
 func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
@@ -166,7 +171,8 @@ func (p *Proxies) Connected() int { return p.Server.Streams() }
 // ConfigCluster implements api.Proxies.
 func (p *Proxies) ConfigCluster() string { return p.Cluster }
 
-// Streams returns the visible streams, of a proxy with a node id or name.namespace, or of all if id is empty.
+// Streams returns the visible streams of the proxy with a node id or name.namespace, or of all proxies if id is empty.
+// The functions in a stream read the present plan when they are called.
 func (p *Proxies) Streams(sees authz.Visible, id string) []inspect.Stream {
 	infos := p.Server.InspectOf(func(node string, v serve.Proxy) bool {
 		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
@@ -221,7 +227,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	return s
 }
 
-// planned returns a resource of the newest set of the stream's view; nil: it does not exist.
+// planned returns a resource of the newest set of the stream's proxy; nil: it does not exist, or the stream has ended.
 func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -230,7 +236,8 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain uses the present plan, which has the Specs that it was built of: no page is as expensive as planning a view.
+// explain returns the newest set of the stream's proxy, and a function that finds the Specs from which a resource was
+// built. The present plan has these Specs, so explaining is cheaper than planning the view again.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -242,7 +249,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	}, nil
 }
 
-// standing returns the state of a Secret for one stream's proxy, by the present plan.
+// standing returns the state of a Secret for one stream's proxy, by the present plan; false: the stream has ended.
 func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
 	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
@@ -281,9 +288,9 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame returns the origins of the objects that a refused resource was built from, by the present plan. The resource
-// has type t and a name in the set of proxy v; text is the text of the refusal, and limits the result to objects that
-// it mentions. nil: unknown.
+// Blame returns the objects that a refused resource was built from, by the present plan. The resource has type t and a
+// name in the set of proxy v; text is the text of the refusal, and limits the result to objects that it mentions. nil:
+// unknown.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {
@@ -293,7 +300,7 @@ func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Pl
 	return inspect.Blame(specs, text)
 }
 
-// Places formats objects for users.
+// Places returns the text of each object, for users; nil for an empty list.
 func Places(of []model.Place) (out []string) {
 	for _, at := range of {
 		out = append(out, at.String())
@@ -301,7 +308,7 @@ func Places(of []model.Place) (out []string) {
 	return out
 }
 
-// severity returns the severity of a problem, by whether it is harmless.
+// severity returns Warning for a harmless problem, and otherwise Error.
 func severity(harmless bool) problem.Severity {
 	if harmless {
 		return problem.Warning
@@ -310,7 +317,7 @@ func severity(harmless bool) problem.Severity {
 }
 
 // Named returns an object's name for users: kind, namespace and name with its origin. A file that does not parse has no
-// name, and is named by its kind and origin alone.
+// object name, so the result has its kind and origin alone.
 func Named(id object.ID) string {
 	if id.Name == "" {
 		return strings.TrimSpace(id.Kind + id.Origin.Suffix())

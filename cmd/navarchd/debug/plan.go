@@ -25,23 +25,25 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// The bounds of a preview. This process makes one at a time, because each has a copy of the plan.
+// The bounds of a preview: the bytes of its request, and the time, which includes the wait for other previews. This
+// process makes one preview at a time, because each has a copy of the plan.
 const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
-	maxPlanBodies  = 2                // of one tenant, or of one caller who sees everything
+	maxPlanBodies  = 2                // unfinished requests of one tenant, or of one caller who sees everything
 	planBody       = 10 * time.Second // to send the body
-	PlanBudget     = 25 * time.Second // with the wait for other previews
+	PlanBudget     = 25 * time.Second
 )
 
 // errPlanBusy is the error of a preview that waited too long.
 var errPlanBusy = errors.New("other previews are being made: try again")
 
-// PlanBody reads the objects of a request for a preview within the bounds. done ends the caller's place, once the
-// response is written. An error comes with the status of the response.
+// PlanBody reads the body of a request for a preview, at most MaxPlanBody bytes within 10 s. The caller must call done
+// once the response is written; done is never nil. With an error, status is that of the response: 429 for too many
+// requests of the caller at once, and 400 for a body that cannot be read.
 func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
-	// A caller's turn begins once the body is there, so that slow clients do not hold the turns of others.
+	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
 	place, err := p.bodies.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
 	if err != nil {
 		return nil, func() {}, http.StatusTooManyRequests, err
@@ -53,9 +55,13 @@ func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseW
 	return body, place.Done, status, err
 }
 
-// Plan previews the change of the objects in a body for the visible proxies of this process, in the caller's turn. With
-// delete=true the objects are deleted, and with removed=N the last N of them. With bootstraps=true the report has the
-// configuration of the first groups for Envoy's validation. An error comes with the status of the response.
+// Plan previews the change of the objects in a body for the visible proxies of this process. It waits for the caller's
+// turn, and for other previews. With delete=true in q the objects are deleted, and with removed=N the last N of them.
+// With bootstraps=true the report has the configuration of the first groups of proxies for Envoy's validation.
+//
+// With an error, the status is that of the response: 404 without role xds, 400 for a body or parameter that is not
+// valid, 403 for an object of another tenant, 429 for too many previews, 413 for plan.ErrNoRoom, 503 for other errors
+// of the preview. An object that the validation webhook would refuse is part of the report, and not an error.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	made, read, err := p.Turn(ctx, who, true)
 	if err != nil {
@@ -66,7 +72,7 @@ func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.V
 	return p.report(ctx, who, body, q)
 }
 
-// report previews the change of the objects in a body. An error comes with the status of the response.
+// report is Plan in the caller's turn.
 func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	if p.Previewer == nil {
 		return nil, http.StatusNotFound, errors.New("this process serves no proxies: ask one with role xds")
@@ -123,7 +129,7 @@ func removedOf(q url.Values, n int) (int, error) {
 	return removed, nil
 }
 
-// objectsIn parses the objects of a body. The error names the first object that cannot be read.
+// objectsIn parses the objects of a body, at most maxPlanObjects. The error names the first object that cannot be read.
 func objectsIn(body []byte) (all []*object.Object, err error) {
 	events, _ := files.Parse("objects", body)
 	for _, e := range events {
@@ -141,19 +147,21 @@ func objectsIn(body []byte) (all []*object.Object, err error) {
 	return all, nil
 }
 
-// Previewer plans changes of objects.
+// Previewer previews changes of objects. Proposals and Base are required.
 type Previewer struct {
-	Proposals *validate.Webhook // lays objects over a snapshot
+	Proposals *validate.Webhook // validates objects and applies them to a copy of a snapshot
 	// Base returns a copy of the plan that the preview may change.
 	Base func(ctx context.Context) (*plan.Base, error)
-	// Afford returns plan.ErrNoRoom if the process has no memory for a change; nil: every change is planned.
+	// Afford returns plan.ErrNoRoom if the process has no memory for a change. nil: every change is previewed.
 	Afford func(ctx context.Context, c mirror.Change) error
-	// Budgets returns the proposed versions that tenants' budgets would not permit beside a snapshot; nil: there is no
-	// budget.
+	// Budgets returns a problem for each proposed object that exceeds its tenant's budget beside the objects of a
+	// snapshot; nil: there are no budgets.
 	Budgets func(proposed []ingest.Proposed, known *mirror.Snapshot) []object.Problem
 }
 
-// Preview plans a change of objects for the visible proxies. Errors are those of Base and of Afford.
+// Preview computes the effect of a change of objects on the visible proxies. If the webhook would refuse one of the
+// objects, the result lists the objects and their problems without any effect. Errors are those of Base, of Afford and
+// of preview.Of.
 func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {
@@ -181,7 +189,7 @@ func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.P
 	return made, nil
 }
 
-// exceeding adds the risk of each object that its tenant's budget would not permit.
+// exceeding adds a risk for each object that its tenant's budget would not permit.
 func (p *Previewer) exceeding(made *preview.Plan, known *mirror.Snapshot, proposed []validate.Proposed) {
 	var of []ingest.Proposed
 	for _, d := range proposed {
@@ -202,7 +210,7 @@ func rank(p object.Problem) int {
 	return 1
 }
 
-// described describes what the change does to each object.
+// described states for each object what the change does to it.
 func described(proposed []validate.Proposed) (all []preview.Object) {
 	for _, d := range proposed {
 		o := preview.Object{ID: d.ID, Act: preview.ActOf(d.Was, d.Is), Problems: d.Problems}

@@ -14,7 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Problems returns all visible problems, from the sources to the proxies' refusals.
+// Problems returns all visible problems of this process: of sources and objects, of stored records, of planning, of
+// proxies' refusals, and, while this process leads, those that other replicas found. Within a namespace the problems of
+// planning are bounded. It may be expensive, because it completes the plan's problems.
 func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
@@ -59,8 +61,8 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	return all
 }
 
-// Count counts the problems of Reported and, while this process leads, those of the replicas, including unlisted ones.
-// The replicas' problems are as old as their lists.
+// Count counts the problems of Reported for a caller who sees everything, including problems that are too many to be
+// listed. While this process leads, it also counts those that replicas found, as of the lists that they last wrote.
 func (p *Pages) Count() (n problem.Count) {
 	for _, one := range p.Reported(nil) {
 		n.Add(one.Severity, 1)
@@ -81,7 +83,8 @@ func (p *Pages) Count() (n problem.Count) {
 	return n
 }
 
-// found returns the problems of other replicas while this process leads; own are those of this one.
+// found returns the problems that other replicas found, while this process leads. own are the problems of planning in
+// this process, which are left out.
 func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []inspect.Problem) {
 	found, more := o.Found.All()
 	for _, one := range found {
@@ -103,7 +106,7 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 	return all
 }
 
-// Reported returns the visible problems before and after the plan. It is cheap.
+// Reported returns the visible problems without those of planning. It is cheap. The result is never nil.
 func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	all := []inspect.Problem{}
 	if p.Objects != nil {

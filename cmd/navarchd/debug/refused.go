@@ -16,7 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// refused returns one problem for each version that proxies refused, at the object that it was made of.
+// refused returns one problem for each version of a resource that proxies refused, with the number of proxies. It is
+// attributed to the object that the resource was likeliest built from.
 func refused(refusals []serve.Refusal) []inspect.Problem {
 	type version struct {
 		t             xds.Type
@@ -53,8 +54,8 @@ func madeBy(p inspect.Problem, objects []model.Place) inspect.Problem {
 	return p
 }
 
-// withheld returns one problem for each version that is withheld from a visible view, at the object that it was made
-// of.
+// withheld returns one problem for each version that is withheld from a visible view, attributed to the object that the
+// resource was likeliest built from.
 func withheld(views []quarantine.Withheld, sees authz.Visible) (all []inspect.Problem) {
 	for _, w := range views {
 		if !sees.Of(w.Namespace) {

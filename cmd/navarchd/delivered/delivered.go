@@ -1,6 +1,6 @@
 // Package delivered decides the content of the status of Istio's objects in the config cluster: an object's problems,
-// and whether the proxies have acknowledged its present generation. It is pure: no clock, no store, no API server.
-// store/status writes the statuses.
+// and whether the proxies have acknowledged its present generation. It has no clock and does no I/O. store/status
+// writes the statuses.
 //
 // Owns: for each object its uid and generation, the generation's revision in the store, and whether it was ever
 // acknowledged.
@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// unknownAfter is the time without acknowledgement after which a status says that it is unknown.
+	// unknownAfter is the time without acknowledgement after which the condition of a generation has status Unknown.
 	unknownAfter = 30 * time.Second
-	// keep is the time for which a replica's problem or refusal counts after it was last listed. Lists end with their
-	// replicas, and other replicas list the same within a minute.
+	// keep is the time for which a problem or refusal counts after a replica last listed it. A list ends with its
+	// replica, and other replicas list the same problems within a minute.
 	keep = 2 * time.Minute
 )
 
-// Objects are all objects of Istio's kinds that the source has emitted. The owner serialises calls.
+// Objects are all objects of Istio's kinds that the source has emitted. Not safe for concurrent use.
 type Objects struct {
 	all    map[object.ID]*entry
 	events uint64 // number of objects processed
 	stored bool   // everything has been in the store once
 	found  map[model.Problem]time.Time
 	refuse map[model.Key]refusal
-	due    time.Time // next change by time alone; zero: none
+	due    time.Time // next change that time alone causes; zero: no such change
 }
 
 type entry struct {
@@ -43,9 +43,9 @@ type entry struct {
 	event      uint64    // the event that brought this generation
 	since      time.Time // time of that event
 	revision   int64     // the generation's revision in the store; 0: unknown yet
-	settled    bool      // the generation was acknowledged once
+	settled    bool      // the generation needs no acknowledgement, or was acknowledged
 	status     string    // last reported status
-	changed    time.Time // since when
+	changed    time.Time // time since which status has been reported
 }
 
 type refusal struct {
@@ -53,12 +53,12 @@ type refusal struct {
 	last time.Time
 }
 
-// Facts are the other inputs of Reports.
+// Facts are the inputs of Reports besides the objects. Reports does not keep them.
 type Facts struct {
-	Problems     []object.Problem // of the ingester
-	Found        []model.Problem  // by replicas
-	Refused      []acknowledged.Refusal
-	Acknowledged int64 // revision up to which all replicas have acknowledged
+	Problems     []object.Problem       // that the ingester found
+	Found        []model.Problem        // that replicas found, as they list them now
+	Refused      []acknowledged.Refusal // that replicas list now
+	Acknowledged int64                  // revision of the store that all replicas have acknowledged
 }
 
 // New returns Objects without any object.
@@ -71,8 +71,8 @@ func has(id object.ID) bool {
 	return id.Name != "" && slices.Contains(status.IstioKinds, status.Kind{Group: id.Group, Kind: id.Kind})
 }
 
-// Take processes events of the source, which arrived at the time now. Objects without a status, and unchanged
-// generations, are ignored; object.Forget removes all objects.
+// Take processes events of the source, which arrived at the time now. It ignores objects whose status is not written,
+// and generations that have not changed. object.Forget resets everything.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {
@@ -94,7 +94,7 @@ func (o *Objects) Take(events []object.Event, now time.Time) {
 	}
 }
 
-// forget drops findings about an object that were listed earlier.
+// forget drops problems and refusals of an object that replicas listed earlier.
 func (o *Objects) forget(id object.ID) {
 	for p := range o.found {
 		if idOf(p.Key) == id {
@@ -108,10 +108,10 @@ func (o *Objects) forget(id object.ID) {
 	}
 }
 
-// Taken returns the number of changes that Take has processed so far.
+// Taken returns the number of changes that Take has processed so far. It is an argument of Stored.
 func (o *Objects) Taken() uint64 { return o.events }
 
-// Stored records that the changes up to a count, an earlier result of Taken, are in the store at a revision.
+// Stored records that the store has the changes up to taken, an earlier result of Taken, at a revision.
 func (o *Objects) Stored(taken uint64, revision int64) {
 	for id, e := range o.all {
 		if e.revision == 0 && e.event <= taken {
@@ -121,8 +121,8 @@ func (o *Objects) Stored(taken uint64, revision int64) {
 	o.stored = true
 }
 
-// Awaited returns the newest revision in the store with a generation that the proxies have not acknowledged; 0: all are
-// acknowledged.
+// Awaited returns the newest revision of the store with a generation that the proxies have not acknowledged by the last
+// Reports; 0: no stored generation waits.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {
@@ -136,11 +136,14 @@ func (o *Objects) Awaited() (revision int64) {
 // status only if it has a problem.
 func workload(id object.ID) bool { return id.Kind == "WorkloadEntry" }
 
-// Due returns the time at which the result of Reports may change without new facts; zero: never.
+// Due returns the time at which the result of Reports changes even without other facts; zero: it does not.
 func (o *Objects) Due() time.Time { return o.due }
 
-// Reports returns the status of each object at the time now, by kind and then by namespace and name. Objects that are
-// not in the store yet are omitted. It returns nil until Stored was called once.
+// Reports returns the status of each object at the time now, by kind and then by namespace and name. Status True means
+// that all replicas have acknowledged the generation. False means an error of the object, or a refusal by proxies.
+// Unknown means that neither has come within 30 s; before that, the report leaves the object's condition as it is.
+// Objects that are not in the store yet are omitted. It returns nil until Stored was called once. The result is the
+// caller's.
 func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key]status.Report {
 	if !o.stored {
 		return nil

@@ -21,7 +21,7 @@ type detail struct {
 // maxText bounds the message of a condition, in bytes.
 const maxText = 1024
 
-// remember adds the findings that replicas list now, and drops those not listed for a while.
+// remember adds the problems and refusals that replicas list now, and drops those that were not listed for a while.
 func (o *Objects) remember(now time.Time, f Facts) {
 	for _, p := range f.Found {
 		o.found[p] = now
@@ -82,7 +82,7 @@ func rank(s problem.Severity) int {
 	return 0
 }
 
-// messagesOf lists each kind of problem once, in order.
+// messagesOf lists each kind of problem once, errors first.
 func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	for _, p := range problems {
 		if p.Analyzer != "" {
@@ -99,7 +99,7 @@ func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	return slices.Compact(all)
 }
 
-// textOf describes the problems in words.
+// textOf joins the texts of the problems, within maxText.
 func textOf(problems []detail) string {
 	var parts []string
 	for _, p := range problems {

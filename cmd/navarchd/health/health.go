@@ -31,7 +31,7 @@ const (
 )
 
 // Health answers grpc.health.v1 on all gRPC addresses of a process, for every caller. All services are SERVING while
-// ready returns nil (as for GET /ready), and NOT_SERVING otherwise.
+// ready returns nil (as for GET /ready), and NOT_SERVING otherwise. Safe for concurrent use.
 type Health struct {
 	ready func() error
 
@@ -42,12 +42,14 @@ type Health struct {
 	hosts   map[string]int // Watch streams by host
 }
 
-// New returns a Health. ready returns nil while proxies may be sent to this process.
+// New returns a Health. ready returns nil while clients may send requests to this process, or else the reason. It is
+// called concurrently.
 func New(ready func() error) *Health {
 	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// Run notifies Watch streams of changes until ctx ends. It returns the error of ctx.
+// Run polls ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error of ctx.
+// Until it runs, Watch reports NOT_SERVING; Check does not need it.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
@@ -68,7 +70,7 @@ func (h *Health) Run(ctx context.Context) error {
 	}
 }
 
-// enter reserves a Watch stream until leave is called.
+// enter reserves a Watch stream of the caller's host, until leave is called. The error is ResourceExhausted.
 func (h *Health) enter(ctx context.Context) (leave func(), err error) {
 	host := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
@@ -123,7 +125,8 @@ func (h addressHealth) known(r *healthv1.HealthCheckRequest) (bool, error) {
 	return there || name == "", nil
 }
 
-// Check implements grpc.health.v1.Health.
+// Check implements grpc.health.v1.Health. Errors: NotFound for an unknown service, InvalidArgument for a name above 256
+// bytes.
 func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 	known, err := h.known(r)
 	if err != nil {
@@ -135,7 +138,8 @@ func (h addressHealth) Check(_ context.Context, r *healthv1.HealthCheckRequest) 
 	return &healthv1.HealthCheckResponse{Status: servingStatus(h.ready() == nil)}, nil
 }
 
-// Watch implements grpc.health.v1.Health.
+// Watch implements grpc.health.v1.Health. For an unknown service it sends SERVICE_UNKNOWN. Errors: ResourceExhausted
+// beyond the bounds of Watch, InvalidArgument for a name above 256 bytes, and the end of the stream.
 func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
 	known, err := h.known(r)
 	if err != nil {
@@ -166,7 +170,8 @@ func (h addressHealth) Watch(r *healthv1.HealthCheckRequest, stream grpc.ServerS
 	}
 }
 
-// reflected answers grpc.reflection.v1 for callers with a credential; on plain text, without credentials, for all.
+// reflected answers grpc.reflection.v1 for callers with a credential. On plain text, where callers have no credentials,
+// it answers every caller.
 type reflected struct {
 	reflectionv1.ServerReflectionServer
 	authenticate func(context.Context) (attest.Caller, error) // the zero Caller: not authenticated
@@ -189,7 +194,8 @@ func (r reflected) ServerReflectionInfo(stream grpc.BidiStreamingServer[reflecti
 	return r.ServerReflectionServer.ServerReflectionInfo(stream)
 }
 
-// Register adds health and reflection to a server with its other services. authenticate authenticates callers over TLS.
+// Register adds health and reflection to a server, after its other services. authenticate authenticates callers of
+// reflection over TLS; it returns the zero Caller for a caller without a credential.
 func (h *Health) Register(server *grpc.Server, authenticate func(context.Context) (attest.Caller, error)) {
 	healthv1.RegisterHealthServer(server, addressHealth{Health: h, services: server.GetServiceInfo})
 	inner := reflection.NewServerV1(reflection.ServerOptions{Services: server})

@@ -2,7 +2,7 @@
 // istio-sidecar-injector[-rev], and the versions of the kubelets.
 //
 // Owns: the settings in use, and why newer ones cannot be used.
-// Reads: one ConfigMap, the list of Nodes.
+// Reads: one ConfigMap, the list of Nodes; without records also the mesh configuration and the ProxyConfigs.
 // Never: decides about a Pod; replaces settings that work by some that do not.
 package injection
 
@@ -25,18 +25,19 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// NativeSidecars decides when a proxy becomes a sidecar container, if its Pod does not state it:
-// ENABLE_NATIVE_SIDECARS.
+// NativeSidecars is the value of ENABLE_NATIVE_SIDECARS: whether a proxy becomes a sidecar container if its Pod does
+// not state it.
 type NativeSidecars string
 
-// The values of ENABLE_NATIVE_SIDECARS. Auto depends on the kubelets.
+// The values of ENABLE_NATIVE_SIDECARS. With NativeAuto a proxy becomes a sidecar container if all kubelets that may
+// run the Pod support this.
 const (
 	NativeAuto NativeSidecars = "auto"
 	NativeOn   NativeSidecars = "true"
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set parses one of the values. The error reports that v is another text.
+// Set parses v, which must be one of the three values. After an error n is unchanged.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:
@@ -47,22 +48,23 @@ func (n *NativeSidecars) Set(v string) error {
 	}
 }
 
-// Config of an Injection.
+// Config configures an Injection. All fields except Proxies and Pause are required; Kubelets only with NativeAuto.
 type Config struct {
-	Namespace, Revision, Cluster string // of this control plane, and the cluster that it is in
+	Namespace, Revision, Cluster string // of this control plane; Cluster is the one that it runs in
 	Native                       NativeSidecars
-	Mesh                         func() *meshv1alpha1.MeshConfig // the present one; nil: unknown yet
-	Proxies                      inject.ProxyConfigs             // the present ones
-	// Follow watches the ConfigMap until its context ends (status.ConfigMaps). It calls failed with the reason when
-	// that stops working, and with nil when it works again.
+	Mesh                         func() *meshv1alpha1.MeshConfig // present configuration; it returns nil while that is unknown
+	Proxies                      inject.ProxyConfigs             // present ProxyConfigs; nil: not used
+	// Follow watches the ConfigMap until its context ends, and passes it to s (status.ConfigMaps). It calls failed with
+	// the reason when watching fails, and with nil when watching works again.
 	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
-	// Kubelets returns the versions of the kubelets, by node.
+	// Kubelets returns the versions of the kubelets by the names of their nodes.
 	Kubelets func(context.Context) (map[string]string, error)
 	Pause    time.Duration // between two reads of the kubelets; 0: 30 s
 	Log      *slog.Logger
 }
 
-// Name returns the name of the ConfigMap.
+// Name returns the name of the ConfigMap: istio-sidecar-injector, with -REVISION unless the revision is empty or
+// default.
 func (c Config) Name() string {
 	if c.Revision == "" || c.Revision == "default" {
 		return "istio-sidecar-injector"
@@ -70,7 +72,7 @@ func (c Config) Name() string {
 	return "istio-sidecar-injector-" + c.Revision
 }
 
-// Injection is the webhook's handler with the tasks that update it.
+// Injection is the webhook's handler with the tasks that update its settings. Safe for concurrent use.
 type Injection struct {
 	Config
 	Handler *inject.Handler
@@ -84,7 +86,8 @@ type Injection struct {
 	unknown  string            // why the newest versions are unknown
 }
 
-// New returns an Injection. It sends no request.
+// New returns an Injection. It sends no request. The Handler refuses Pods until a task has read a valid ConfigMap and
+// Mesh returns a configuration.
 func New(c Config) *Injection {
 	if c.Pause == 0 {
 		c.Pause = 30 * time.Second
@@ -94,7 +97,7 @@ func New(c Config) *Injection {
 	return i
 }
 
-// Tasks returns the tasks that update the settings.
+// Tasks returns the tasks that update the settings, which the caller must run. They end with their contexts.
 func (i *Injection) Tasks() []loop.Task {
 	all := []loop.Task{{Name: "injection configuration", Run: func(ctx context.Context) error { return i.Follow(ctx, seen{i}, i.failed) }}}
 	if i.Native == NativeAuto {
@@ -103,7 +106,8 @@ func (i *Injection) Tasks() []loop.Task {
 	return all
 }
 
-// Notes returns remarks for operators about a working injection.
+// Notes returns why the newest ConfigMap, some of its templates, or the kubelets' versions are not in use, for
+// operators; nil: all are in use.
 func (i *Injection) Notes() (all []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -223,7 +227,7 @@ func (i *Injection) native(cluster, node string) bool {
 	return inject.KnowsSidecars(i.kubelets, node)
 }
 
-// Kubelets returns a reader of a cluster's kubelet versions.
+// Kubelets returns a function that reads the kubelet versions of a cluster's nodes, for Config.Kubelets.
 func Kubelets(api *apiserver.Client) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
 		rows, err := api.Columns(ctx, "/api/v1/nodes", "Name", "Version")

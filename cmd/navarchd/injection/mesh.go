@@ -19,8 +19,10 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh follows the mesh configuration for a process without records: ConfigMap istio[-rev], over a shared one. An
-// unreadable one changes nothing.
+// Mesh follows the mesh configuration for a process that does not read the stored records. The configuration is that of
+// ConfigMap istio[-rev], and for fields that it does not set that of a shared ConfigMap. If no ConfigMap exists, the
+// configuration has the defaults. Once there is a configuration, it stays in use while the ConfigMaps cannot be parsed
+// or are all missing. Safe for concurrent use.
 type Mesh struct {
 	normal  *normal.Normalizer
 	shared  string // name of the ConfigMap that several revisions share (SHARED_MESH_CONFIG); empty: no such ConfigMap
@@ -32,8 +34,8 @@ type Mesh struct {
 	listed map[string]bool // names of ConfigMaps that were listed
 }
 
-// NewMesh returns a Mesh without configuration. shared names the ConfigMap that several revisions share; empty: no such
-// ConfigMap.
+// NewMesh returns a Mesh without a configuration. shared is the name of the ConfigMap that several revisions share;
+// empty, or equal to the revision's own: there is no shared one. The namespace and the own name are those of n.
 func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	if shared == n.MeshID().Name {
 		shared = ""
@@ -41,7 +43,7 @@ func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
 	return &Mesh{normal: n, shared: shared, log: log, listed: map[string]bool{}}
 }
 
-// Names returns the names of the ConfigMaps, each of which must be followed.
+// Names returns the names of the ConfigMaps, one or two. Each must be followed with the receiver that Seen returns.
 func (m *Mesh) Names() []string {
 	if m.shared == "" {
 		return []string{m.normal.MeshID().Name}
@@ -49,10 +51,11 @@ func (m *Mesh) Names() []string {
 	return []string{m.normal.MeshID().Name, m.shared}
 }
 
-// Current returns the configuration with its defaults; nil: unknown yet.
+// Current returns the configuration with its defaults, which the caller must not change; nil: not all ConfigMaps were
+// listed yet, or none was valid so far.
 func (m *Mesh) Current() *meshv1alpha1.MeshConfig { return m.current.Load() }
 
-// Seen returns the receiver of one of the ConfigMaps.
+// Seen returns the receiver of the ConfigMap with one of the Names.
 func (m *Mesh) Seen(name string) status.Seen[corev1.ConfigMap] {
 	return seenMesh{m, status.Key{Namespace: m.normal.MeshID().Namespace, Name: name}}
 }
@@ -74,7 +77,8 @@ func (s seenMesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// take processes the present ConfigMap (nil: it does not exist), once all were listed.
+// take stores a ConfigMap as it is now (nil: it does not exist). Once all ConfigMaps were listed, it adopts the merged
+// configuration.
 func (m *Mesh) take(name string, there *corev1.ConfigMap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// ProxyConfigs returns the ProxyConfigs of a namespace at a snapshot, the oldest first.
+// ProxyConfigs returns the specs of the ProxyConfigs of a namespace in a snapshot, the oldest first. They must not be
+// changed.
 func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.ProxyConfig) {
 	var found []*model.ProxyConfig
 	for r := range s.In(model.KindProxyConfig, namespace) {
@@ -38,10 +39,11 @@ func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 	return all
 }
 
-// FollowedProxyConfigs follows the API server's objects of kind ProxyConfig for a process without records. The last
-// valid version of an object counts. Any goroutine may call its methods.
+// FollowedProxyConfigs follows the API server's objects of kind ProxyConfig for a process that does not read the stored
+// records. While the newest version of an object is not valid, its last valid version counts. Safe for concurrent use.
 type FollowedProxyConfigs struct {
-	normal   *normal.Normalizer
+	normal *normal.Normalizer
+	// objects with this value of the revision label count, as do objects without the label
 	revision string // revision whose objects count, as do those without a revision
 	log      *slog.Logger
 
@@ -51,12 +53,12 @@ type FollowedProxyConfigs struct {
 
 var _ status.Seen[unstructured.Unstructured] = (*FollowedProxyConfigs)(nil)
 
-// NewFollowedProxyConfigs returns an empty FollowedProxyConfigs. The empty revision means default.
+// NewFollowedProxyConfigs returns an empty FollowedProxyConfigs. The empty revision means "default".
 func NewFollowedProxyConfigs(n *normal.Normalizer, revision string, log *slog.Logger) *FollowedProxyConfigs {
 	return &FollowedProxyConfigs{normal: n, revision: cmp.Or(revision, "default"), log: log, known: map[string]map[string]*model.ProxyConfig{}}
 }
 
-// In returns the ProxyConfigs of a namespace, the oldest first.
+// In returns the specs of the ProxyConfigs of a namespace, the oldest first. They must not be changed.
 func (f *FollowedProxyConfigs) In(namespace string) []*proxyconfigv1.ProxyConfig {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +106,7 @@ func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *u
 	f.known[k.Namespace][k.Name] = read
 }
 
-// read makes the record that the leader would make of an object.
+// read converts an object to the record that the leader would store. The error has the object's problems.
 func (f *FollowedProxyConfigs) read(k status.Key, u *unstructured.Unstructured) (*model.ProxyConfig, error) {
 	raw, err := json.Marshal(u)
 	if err != nil {

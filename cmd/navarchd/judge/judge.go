@@ -1,5 +1,5 @@
-// Package judge finds the errors of single records that only planning and building find. The validation webhook and
-// previews refuse such records before they are stored.
+// Package judge finds the errors of single records that otherwise only planning and building find. The validation
+// webhook and previews refuse such records before they are stored.
 //
 // Owns: nothing.  Reads: records, the snapshot.  Never: stores or plans a record.
 package judge
@@ -19,8 +19,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Record returns the errors of a record that only planning and building find (validate.Judge): values of
-// EnvoyFilters that builders cannot read, and rules that close traffic.
+// Record returns the errors of a record that otherwise only planning and building find. It is a validate.Judge: errors
+// in refused refuse the object, and those in warned become warnings. It checks values of EnvoyFilters that builders
+// cannot read, CUSTOM policies with an unknown provider, and modules that navarch-agent cannot load. For other kinds
+// both results are nil. With a nil snapshot policies are not checked.
 func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:
@@ -33,7 +35,8 @@ func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	return nil, nil
 }
 
-// unaskable warns of a CUSTOM policy with an unknown provider.
+// unaskable warns of a CUSTOM policy whose provider cannot be queried, so that the policy refuses all requests that it
+// matches.
 func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
 	m := model.Authorization(p)
 	if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM || known == nil {

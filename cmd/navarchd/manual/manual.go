@@ -22,7 +22,8 @@ import (
 	"navarch.io/navarch/deploy/docs"
 )
 
-// Root is the path of the pages, each by its file name, so that links between pages work as in the repository.
+// Root is the path of the list of pages. A page is below it by its file name, so that links between pages work as in
+// the repository.
 const Root = "/docs/"
 
 // style keeps lines readable. The header Content-Security-Policy permits only this style.
@@ -33,7 +34,7 @@ const style = `body{max-width:75rem;margin:2rem auto;padding:0 1rem;font:1rem/1.
 // outside matches links to files of the repository other than pages, which have no target here.
 var outside = regexp.MustCompile(`<a href="\.\.[^"]*">(.*?)</a>`)
 
-// Handler serves the pages below Root, and a list of them at Root.
+// Handler serves the list of pages at Root, and each page below Root. Other paths are answered 404.
 func Handler() http.Handler {
 	files, err := fs.ReadDir(docs.Pages, ".")
 	if err != nil {

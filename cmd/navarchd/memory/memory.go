@@ -25,13 +25,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// GOGC if the environment sets none. A calm replica should be small (measured with 1,000 proxies: 13 % less memory with
-// 50 than with 100). On a busy one the collector takes an eighth of the processor time with 50, half of that with 100,
-// and 200 gains little more.
+// Values of GOGC, the garbage in percent of the live heap, if the environment sets none. A calm replica should be small
+// (measured with 1,000 proxies: 13 % less memory with 50 than with 100). On a busy replica the collector takes an
+// eighth of the processor time with 50, half of that with 100, and 200 gains little more.
 //
 // The additional garbage is bounded, because clients can keep a replica busy: under attack it may take 128 MB more.
 const (
-	CalmPercent = 50 // also of a process that has just started
+	CalmPercent = 50 // of a process that is not busy, or has just started
 	busyPercent = 100
 	busyGarbage = 64 << 20 // bytes beyond CalmPercent of the live heap
 )
@@ -46,10 +46,10 @@ const (
 	calmDown  = 5 * time.Second
 )
 
-// Counts are the amounts of work so far.
+// Counts are the amounts of work since the process started. They only grow.
 type Counts struct {
-	Bursts uint64 // work that leaves much unused memory if it comes at once: opened streams, thousands of read objects
-	Edits  uint64 // changes of the configuration: at least one for each, more for a large one
+	Bursts uint64 // units of work that leaves unused memory if it comes at once: opened streams, thousands of read objects
+	Edits  uint64 // units of change of the configuration: at least one for each change, more for a large one
 }
 
 // load measures the process's use of the processors. It has no clock.
@@ -58,8 +58,8 @@ type load struct {
 	cpu time.Duration // used by the process at that time
 }
 
-// busy reports whether the process was busy since the last step, by its total processor time so far and that of all
-// processors in a second.
+// busy reports whether the process was busy since the last step. cpu is the processor time that the process has used so
+// far, and each is the time that all its processors provide in a second.
 func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
 	used, of := cpu-l.cpu, now.Sub(l.at)
 	l.at, l.cpu = now, cpu
@@ -73,8 +73,8 @@ type collector struct {
 }
 
 // step returns GOGC for the present load, the work so far, and the live bytes. A process that is busy with counted work
-// may have more garbage, within busyGarbage. If the live heap and as much garbage would take two thirds of the limit,
-// memory is scarce: joins slow down from 0.8 of it on (shard/place).
+// may have more garbage, within busyGarbage. Above a third of the limit it may not: the live heap and as much garbage
+// would take two thirds of the limit, and joins slow down from 0.8 of the limit on (shard/place).
 func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint64) int {
 	if busy && (came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits) {
 		c.busy = now
@@ -101,7 +101,7 @@ const (
 // worth returns the spare bytes that justify a collection, whose duration grows with the live heap.
 func worth(live uint64) uint64 { return min(worthFree, live/8) }
 
-// tidy decides when to return memory. It has no clock.
+// tidy decides when to return memory to the system. It has no clock.
 type tidy struct {
 	burst   uint64
 	changed time.Time // last change of burst, or last time of being busy
@@ -153,9 +153,9 @@ func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h he
 	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
 }
 
-// Room returns the estimated KiB of memory that configuration may take (store/weight) before single heavy records are
-// left out: a third of the limit of this process (GOMEMLIMIT). The rest is for proxies, for each scope's own state, and
-// for reading and collecting. 0: there is no limit.
+// Room returns the estimated KiB of memory (store/weight) that configuration may take before single heavy records are
+// left out: a third of the memory limit of this process (GOMEMLIMIT). The rest is for proxies, for each scope's own
+// state, and for reading and collecting. 0: there is no limit.
 func Room() int {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return int(limit / 3 / 1024)
@@ -163,10 +163,10 @@ func Room() int {
 	return 0
 }
 
-// Tenant returns the default MiB of memory for one tenant: for its exports to other namespaces, and for what only its
-// own proxies get. The first is a twentieth of the limit of this process, at least 40; 128 without a limit. It is
-// smaller than memory requires, because every proxy is sent the exports and the delay grows with them. The second is a
-// quarter of the limit, at least 128; 512 without a limit.
+// Tenant returns the default MiB of memory for one tenant. exported bounds its exports to other namespaces: a twentieth
+// of the memory limit of this process, at least 40, and 128 without a limit. It is smaller than memory requires,
+// because every proxy is sent the exports, and the delay grows with them. own bounds the configuration that only the
+// tenant's own proxies get: a quarter of the limit, at least 128, and 512 without a limit.
 func Tenant() (exported, own int) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return max(40, int(limit/20>>20)), max(128, int(limit/4>>20))
@@ -177,9 +177,10 @@ func Tenant() (exported, own int) {
 // defaultPercent is Go's default of GOGC.
 const defaultPercent = 100
 
-// Run adjusts the garbage collector (GOGC) a few times per second, and returns memory to the system after bursts, until
-// ctx ends. counts returns the counts of bursts so far, which must not keep changing with little work. With off, Go's
-// default stays in force instead, so that the effect of the loop can be measured. It always returns nil.
+// Run adjusts the garbage collector (GOGC) four times per second, and returns memory to the system after bursts, until
+// ctx ends. counts returns the work so far; it must not keep changing with little work. With off, Run sets Go's default
+// GOGC and does nothing else, so that the effect of the loop can be measured. If the environment sets GOGC, that value
+// stays. Run always returns nil.
 func Run(ctx context.Context, counts func() Counts, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)

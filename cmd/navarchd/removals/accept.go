@@ -20,7 +20,8 @@ import (
 // Path is the path of the removals' page: GET lists them, POST with ?accept=ID accepts one.
 const Path = "/debug/removals"
 
-// The right that an operator needs, in the namespace of the removal, or in all namespaces if it has several.
+// The right that an operator needs: Verb on Resource of Group. It is needed in the namespace of the removal, or in all
+// namespaces if the removal covers all.
 const (
 	Group    = "navarch.io"
 	Resource = "removals"
@@ -30,12 +31,12 @@ const (
 // patience bounds one request to the API server.
 const patience = 10 * time.Second
 
-// Acceptor answers operators who accept a removal.
+// Acceptor answers operators who accept a held removal. Make it with NewAcceptor. Safe for concurrent use.
 type Acceptor struct {
 	Keeper *Keeper
 	Known  *Known
-	// API is the API server that knows the operators. nil: the configuration comes from files, and callers who see all
-	// of /debug may accept.
+	// API is the API server that authenticates and authorises the operators. nil: the configuration comes from files,
+	// and callers who see all of /debug may accept.
 	API *apiserver.Client
 
 	turn chan struct{} // buffered, 1: one request at a time
@@ -47,8 +48,11 @@ func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 }
 
 // Accept answers a POST request, whose query parameter accept has the ID of a removal. who is the caller's name for
-// pages below /debug; all reports whether it has proved that it may see everything. Refusals are answered with an HTTP
-// status and a reason. A nil Acceptor answers that this process does not lead.
+// pages below /debug; all reports whether the caller has proved that it may see everything. One request is processed at
+// a time, for at most 20 s.
+//
+// Refusals: 421 if this process does not lead or a is nil, 429 if other requests take too long, 401 for a token that is
+// missing or cannot be reviewed, 403 for a missing right, 404 if no held removal has the ID.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
 	defer cancel()
@@ -91,7 +95,8 @@ func notHeld(id string) error {
 	return fmt.Errorf("no removal has the ID %.40q (any more): navarchctl removals list has those that are held", id)
 }
 
-// authorise returns the user for the audit, and an error unless the user may accept the removal.
+// authorise returns the user's name for the log, and an error with an HTTP status if the user may not accept the
+// removal.
 func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, header string) (user string, status int, err error) {
 	if a.API == nil {
 		if !all {
@@ -118,7 +123,8 @@ func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, head
 	return audited(info), http.StatusOK, nil
 }
 
-// held returns a removal by its ID. false: it does not exist, and the result covers all namespaces.
+// held returns a held removal by its ID. Without such a removal it returns false and the zero Hold, which covers all
+// namespaces.
 func (a *Acceptor) held(id string) (removal.Hold, bool) {
 	for _, h := range a.Known.Of(func(string) bool { return true }).Held {
 		if h.ID == id {
@@ -128,7 +134,7 @@ func (a *Acceptor) held(id string) (removal.Hold, bool) {
 	return removal.Hold{}, false
 }
 
-// review requests the user of a token from the API server (TokenReview).
+// review authenticates a token at the API server (TokenReview).
 func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -144,7 +150,7 @@ func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.U
 	return said.Status.User, nil
 }
 
-// access requests from the API server whether a user may accept a removal (SubjectAccessReview).
+// access returns nil if the API server permits a user to accept a removal (SubjectAccessReview).
 func (a *Acceptor) access(ctx context.Context, user authenticationv1.UserInfo, hold removal.Hold) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

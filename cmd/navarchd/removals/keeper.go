@@ -1,5 +1,7 @@
-// Package removals publishes the removals that the leader holds, ends them in time, and lets operators accept one. The
-// API server decides who may, by a SubjectAccessReview on the verb accept of removals.navarch.io.
+// Package removals publishes the held removals and lets operators accept them. A removal is held when the leader has
+// suspiciously many objects to remove at once: the records stay until an operator accepts the removal, or its time is
+// over. The API server decides which operators may accept, by a SubjectAccessReview on the verb accept of
+// removals.navarch.io.
 //
 // Owns: removals/ in etcd (the leader, under its fence), which informs every process and the next leader.
 // Reads: the held removals of store/ingest; tokens of operators, for the time of a request.
@@ -23,15 +25,16 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Paths of the removals in etcd. Paths of older builds are useless now.
+// Paths of the removals in etcd.
 const (
 	folder = "removals/"
 	path   = folder + "holds"
 )
 
+// formerPaths are paths of older builds, which a leader deletes.
 var formerPaths = []string{folder + "held", folder + "decisions", folder + "losses"}
 
-// Bounds of the stored part: the oldest removals, and a share of the names for each.
+// Bounds of the stored part: the oldest removals, and the number of names, which the removals share.
 const (
 	mostHolds = 1000
 	mostNames = 2000
@@ -43,7 +46,8 @@ type Loop interface {
 	Accept(ctx context.Context, id string) (removal.Hold, bool)
 }
 
-// Keeper publishes the held removals of a leading process, and ends those whose time is over.
+// Keeper publishes the held removals of a leading process, and ends those whose time is over. All exported fields are
+// required.
 type Keeper struct {
 	Store *kv.Store
 	Loop  Loop
@@ -62,8 +66,8 @@ type stored struct {
 	Held   []removal.Hold `json:"held"`
 }
 
-// Recall returns the previous leader's held removals. Content of a newer build that this one does not understand is
-// skipped. Errors are etcd's.
+// Recall returns the removals that the previous leader held, as stored in etcd. A stored value that does not decode is
+// logged, and the result is nil then, as without a stored value. Errors are etcd's.
 func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
 	blobs, _, err := k.Store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -89,8 +93,9 @@ func parse(f kv.Folder) (s stored, err error) {
 	return s, nil
 }
 
-// Lead publishes held removals in etcd and as a metric, and ends those whose time is over, until ctx ends or another
-// process leads.
+// Lead publishes held removals in etcd and as a metric, and ends those whose time is over, for one term of this
+// process. It returns when ctx ends, or when etcd reports that another process leads. Failed writes are logged and
+// repeated.
 func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
 	k.leads.Store(true)
 	defer k.leads.Store(false)
@@ -149,7 +154,8 @@ func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold,
 	return raw, err
 }
 
-// bounded drops what exceeds the stored bounds; it remains held.
+// bounded returns a copy of the list within the stored bounds. Removals and names beyond them are not published, but
+// stay held.
 func bounded(held []removal.Hold) []removal.Hold {
 	all := append([]removal.Hold{}, held[:min(len(held), mostHolds)]...)
 	for i := range all {
@@ -171,14 +177,15 @@ func (k *Keeper) end(ctx context.Context, held []removal.Hold) {
 	}
 }
 
-// Known is a process's copy of the removals that the leader holds. Any goroutine may use it.
+// Known is a process's copy of the removals that the leader holds. The zero value is empty and ready for use. Safe for
+// concurrent use.
 type Known struct {
 	mu    sync.Mutex // a leaf
 	known stored
 }
 
-// Follow updates n from etcd until ctx ends. While etcd is away the last state stays. Content that cannot be parsed is
-// logged. The error reports that the store is closed.
+// Follow updates n from etcd until ctx ends. While etcd does not answer, the last state stays. A stored value that does
+// not decode is logged, and n is empty then. The error reports that the store is closed.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -196,14 +203,14 @@ func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// List is the JSON of the page.
+// List is the JSON of the page /debug/removals.
 type List struct {
-	Leader string         `json:"leader"` // the process that holds the removals
+	Leader string         `json:"leader"` // the process that holds the removals; empty: unknown
 	Held   []removal.Hold `json:"held"`
 }
 
-// Of returns the removals in the namespaces for which sees returns true. Removals in all namespaces are passed to sees
-// as the empty namespace.
+// Of returns the removals in the namespaces for which sees returns true; Held is never nil. For removals that cover all
+// namespaces, sees is called with the empty namespace.
 func (n *Known) Of(sees func(namespace string) bool) List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

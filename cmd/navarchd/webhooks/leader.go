@@ -26,8 +26,9 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Leader writes the target state of the mesh's configurations while this process leads: the roots into all of them, and
-// failurePolicy Fail into each validation configuration once its webhook has refused the dry run.
+// Leader writes the target state of the mesh's webhook configurations while this process leads. It writes the mesh's
+// roots into all of them. It writes failurePolicy Fail into a validation configuration once the configuration's webhook
+// has refused a dry run with an object that is not valid.
 type Leader struct {
 	*Configurations
 	api     *apiserver.Client
@@ -35,13 +36,13 @@ type Leader struct {
 	writers map[status.WebhookKind]*status.Writer[unstructured.Unstructured]
 
 	mu     sync.Mutex           // a leaf lock; guards the fields below
-	passed map[status.Key]bool  // configurations whose dry run was refused as required, in this term
-	open   map[status.Key]error // why those of others were not
+	passed map[status.Key]bool  // configurations whose webhook refused its dry run in this term
+	open   map[status.Key]error // why the dry run of a configuration was not refused
 }
 
-// NewLeader returns a Leader that writes the configurations c by api. It sends no request. Problems that it reports
-// have the origin from. until returns the time until which this process certainly leads; limit is shared by all writes
-// to Kubernetes.
+// NewLeader returns a Leader that writes the configurations c by api. It sends no request. from is the origin of the
+// problems that it reports. until returns the time until which this process certainly leads. limit is shared by all
+// writes to Kubernetes.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -52,10 +53,11 @@ func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	return l
 }
 
-// tryAgain is the interval of dry runs that have not passed.
+// tryAgain is the pause between two rounds of dry runs, while one has not been refused.
 const tryAgain = 2 * time.Second
 
-// Lead writes the configurations during one term of this process, which has the given epoch, until ctx ends.
+// Lead writes the configurations during one term of this process, until ctx ends. epoch is the number of the term.
+// Errors are logged, listed by Problems, and writes are repeated.
 func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
@@ -100,8 +102,9 @@ func (l *Leader) want() {
 	}
 }
 
-// dryRuns makes dry runs with an object that every validation webhook of ours refuses, for each configuration that lets
-// requests pass while its webhook does not answer. It reports whether another one has passed.
+// dryRuns makes dry runs for each configuration with failurePolicy Ignore that has the mesh's roots, with an object
+// that every validation webhook of ours refuses. It reports whether a webhook has refused its dry run for the first
+// time in this term.
 func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 	mesh, all, _ := l.managed(status.Validating)
 	if len(mesh.Roots) == 0 {
@@ -153,8 +156,8 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Problems returns the problems of this process's present term: failed writes, and validating webhooks that stay at
-// failurePolicy Ignore.
+// Problems returns the problems of this process's present term: failed writes as errors, and as warnings the validation
+// webhooks whose dry run was not refused, so that they stay at failurePolicy Ignore.
 func (l *Leader) Problems() (all []object.Problem) {
 	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
 		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name},

@@ -27,19 +27,19 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Config configures New.
+// Config configures New. Roots and Log are required.
 type Config struct {
 	Kubeconfig          string // empty: the service account of the Pod
-	Namespace, Revision string // of this control plane
+	Namespace, Revision string // of this control plane; they select its configurations
 	// Roots returns the roots that the mesh trusts; nil: unknown.
 	Roots func() []*x509.Certificate
-	// Foreign: the operator writes the roots (--write-webhook-configurations=false). Configurations without one of the
-	// mesh's are then not waited for.
+	// Foreign: the operator writes the roots (--write-webhook-configurations=false). Trusts then ignores configurations
+	// without any root of the mesh.
 	Foreign bool
 	Log     *slog.Logger
 }
 
-// Configurations are the last known configurations of a cluster. Any goroutine may call its methods.
+// Configurations are the last known webhook configurations of a cluster. Safe for concurrent use.
 type Configurations struct {
 	Config
 	apis map[status.WebhookKind]*status.Webhooks
@@ -100,7 +100,8 @@ func New(c Config) (*Configurations, error) {
 	return all, nil
 }
 
-// Run follows validating and mutating configurations until ctx ends, and returns the error of ctx.
+// Run follows validating and mutating configurations until ctx ends, and returns the error of ctx. While they cannot be
+// read, the last known ones stay.
 func (c *Configurations) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, k := range kinds {
@@ -218,12 +219,14 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 	return mesh, all, c.changed
 }
 
-// ErrUnread reports that it is unknown whether API servers trust a certificate, because no configuration was read.
+// ErrUnread reports that no configuration could be read so far, so that it is unknown whether API servers trust a
+// certificate.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
-// Trusts reports whether an API server would trust a webhook that presents this certificate. A configuration counts
-// only some time after this process has seen it, so a recent change counts as not trusted yet. The result contains
-// ErrUnread if the trust is unknown.
+// Trusts reports whether API servers would trust a webhook that presents this certificate, by all configurations of
+// this control plane. A configuration counts as not trusting until 3 s after this process has seen it change, since API
+// servers follow it separately. Refused matches ErrUnread if reading has failed so far. Before the first attempt has
+// ended it is another error.
 func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	trust := serving.Trust{}
 	for _, k := range kinds {
@@ -260,7 +263,7 @@ func (c *Configurations) settling(k status.WebhookKind, key status.Key) bool {
 	return time.Since(c.kinds[k].since[key].at) < c.settle
 }
 
-// Gauges sets the metric of webhooks that let everything pass while they do not answer.
+// Gauges sets the metric of validation webhooks with failurePolicy Ignore: 1 for each of them, and 0 for the others.
 func (c *Configurations) Gauges(time.Time) {
 	obs.WebhookFailsOpen.Reset()
 	_, all, _ := c.managed(status.Validating)

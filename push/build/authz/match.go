@@ -137,8 +137,8 @@ func serverName(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: text(v, false)}}
 }
 
-// Range parses an IP address or a CIDR to Envoy's address range, and clears the host bits. It returns false for any
-// other text.
+// Range parses an IP address or a CIDR as an address range of Envoy, and clears the host bits. A zone of an IPv6
+// address is dropped. For any other text it returns nil and false.
 func Range(v string) (*corev3.CidrRange, bool) {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {

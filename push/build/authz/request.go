@@ -81,8 +81,9 @@ func claim(path, values []string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
 }
 
-// Claim returns a matcher of a claim of the verified token. path has the claim's names, from the outermost to the
-// innermost. The matcher holds if value matches the claim, or an element of the claim if the claim is a list.
+// Claim returns a matcher of a claim of the verified token. path has the names that lead to the claim, from the
+// outermost to the innermost. The matcher holds if value matches the claim, or an element of the claim if the claim is
+// a list. The result refers to value.
 func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
 	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
 }

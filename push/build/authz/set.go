@@ -25,15 +25,15 @@ type Set struct {
 	Audit, Deny, Allow *Filter  // nil: no policy of this action
 }
 
-// Filter holds the rules of one RBAC filter. Rules are enforced. Shadow holds the rules of policies in dry runs, whose
-// matches Envoy only counts. At least one of the two fields is not nil.
+// Filter holds the rules of one RBAC filter. Rules are enforced; nil: no policy is enforced. Shadow holds the rules of
+// policies in dry runs, whose matches Envoy only counts; nil: no dry run. At least one of the two fields is not nil.
 type Filter struct{ Rules, Shadow *rbacv3.RBAC }
 
 // Custom holds the rules of all CUSTOM policies that name one provider. A request that one of the rules matches needs
 // the permission of the provider.
 type Custom struct {
-	Provider string
-	Rules    *rbacv3.RBAC
+	Provider string       // name of the extension provider
+	Rules    *rbacv3.RBAC // used as shadow rules, with action DENY; not nil
 }
 
 // CustomPrefix returns the prefix that all rule names in a provider's Custom.Rules have.
@@ -64,10 +64,11 @@ const (
 	GatewayRequests                // HTTP requests at a gateway, where the host decides the route
 )
 
-// Build returns the rules of policies for a kind of traffic; the result is never nil. Of mesh it reads the trust domain
-// and its aliases. It leaves out policies with an unknown action, policies without rules whose action is not ALLOW, and
-// rules that can match nothing. For Connections, an ALLOW rule with fields of HTTP matches nothing, and rules of other
-// actions ignore such fields.
+// Build returns the rules of policies for a kind of traffic; the result is never nil, and the caller owns it. Of mesh
+// it reads the trust domain and its aliases. It leaves out policies with an unknown action, policies without rules
+// whose action is not ALLOW, and rules that can match nothing. If all rules of an ALLOW policy are left out, its Filter
+// still exists and refuses all requests. For Connections, an ALLOW rule with fields of HTTP matches nothing, and rules
+// of other actions ignore such fields.
 func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	s, domains := &Set{}, identity.TrustDomains(mesh)
 	for _, p := range policies {
@@ -95,7 +96,8 @@ func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	return s
 }
 
-// Rules returns the enforced rules of the DENY policies and of the ALLOW policies; nil without such policies.
+// Rules returns the enforced rules of the DENY policies and of the ALLOW policies; nil without enforced policies of the
+// action.
 func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	if s.Deny != nil {
 		deny = s.Deny.Rules
@@ -147,8 +149,8 @@ func (s *Set) customRules(provider string) *rbacv3.RBAC {
 	return rules
 }
 
-// Refused returns RBAC rules that refuse the requests that c's rules match. They replace c's rules if the provider
-// cannot be used.
+// Refused returns RBAC rules that refuse the requests that c's rules match. The caller uses them in place of c.Rules if
+// the provider cannot be used. The result refers to the rules in c.
 func (c Custom) Refused() *rbacv3.RBAC {
 	refused := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for name, rule := range c.Rules.GetPolicies() {

@@ -1,7 +1,7 @@
 // Package bootstrap builds the changes that EnvoyFilters (applyTo BOOTSTRAP) make to the bootstrap of a proxy's Envoy.
-// The proxy's agent applies them to the bootstrap that it writes.
+// The proxy's agent applies the changes to the bootstrap that it writes.
 //
-// Owns: nothing.  Reads: its Spec and nothing else.  Never: a whole bootstrap, which only the agent has.
+// Owns: nothing. Reads: Patches and nothing else. Never: builds a whole bootstrap, which only the agent has.
 package bootstrap
 
 import (
@@ -21,13 +21,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Patches is the input of the changes of a proxy's bootstrap.
+// Patches contains the patches of EnvoyFilters from which Build makes the changes of a proxy's bootstrap.
 type Patches struct {
 	List intern.List[model.Patch] // patches for which patch.MergesBootstrap is true, in order of application
 }
 
-// Build encodes the changes as one resource with the name agentapi.BootstrapName. A patch that does not decode is left
-// out; patch.Problem reports it. It fails if a value does not marshal; the error then names the EnvoyFilter.
+// Build encodes the changes as one resource with the name agentapi.BootstrapName; without patches its list is empty. A
+// patch that does not decode is left out; patch.Problem reports such patches. Build fails if a value or the resource
+// does not marshal. For a value, the error names the EnvoyFilter.
 func (p Patches) Build() (*xds.Resource, error) {
 	var all []agentapi.BootstrapPatch
 	for _, one := range p.List.All() {
@@ -53,8 +54,8 @@ func (p Patches) Build() (*xds.Resource, error) {
 	return xds.EncodeAny(agentapi.BootstrapName, body)
 }
 
-// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge: the JSON of the stated fields. For
-// each oneof with a stated member, the other members are null. So the agent can merge the JSON as protobuf would,
+// mergeOf returns the value of a patch in the form of agentapi.BootstrapPatch.Merge: the JSON of the fields that are
+// set. For each oneof with a set member, the other members are null. So the agent can merge the JSON as protobuf would,
 // without the message types.
 func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
@@ -69,9 +70,9 @@ func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	return out, nil
 }
 
-// clearOthers adds null for the other members of oneofs to into, the JSON of a message m, and to the messages inside
-// that are merged field by field. Messages in lists and maps, and messages of google.protobuf (Any, Struct, durations),
-// are not merged field by field, so they need no nulls.
+// clearOthers adds nulls to into, the JSON of a message m: for each oneof with a set member, one null for each other
+// member. It does the same for the messages inside m that are merged field by field. Messages in lists and maps, and
+// messages of google.protobuf (Any, Struct, durations), are replaced as a whole, so they need no nulls.
 func clearOthers(m protoreflect.Message, into map[string]any) {
 	oneofs := m.Descriptor().Oneofs()
 	for i := range oneofs.Len() {

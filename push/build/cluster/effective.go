@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches that change the cluster, in order of application.
+// Effective returns the patches of s.Patches that change the cluster, in order of application; nil: none does. It
+// builds the cluster at least once for each patch, so it is for diagnosis only.
 func (s Outbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -14,7 +15,7 @@ func (s Outbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the cluster, in order of application.
+// Effective returns the patches that change the cluster, as Outbound.Effective does.
 func (s Inbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -22,7 +23,7 @@ func (s Inbound) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the cluster, in order of application.
+// Effective returns the patches that change the cluster, as Outbound.Effective does.
 func (s Static) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -30,5 +31,5 @@ func (s Static) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patch that adds the cluster.
+// Effective returns the patch that adds the cluster, also if Build fails.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }

@@ -19,15 +19,16 @@ import (
 // never is the cleanup interval of inbound ORIGINAL_DST clusters. Their host, the workload, never disappears.
 const never = 292 * 365 * 24 * time.Hour
 
-// Build encodes the cluster. It fails if Target is not an address, or if the cluster without patches violates a
-// constraint of Envoy's API. The error names the cluster.
+// Build encodes the cluster. Patches that do not decode, or whose result Envoy would refuse, are left out. Build fails
+// if Target is neither empty, "ip:port" nor "unix://path", or if the cluster without patches violates a constraint of
+// Envoy's API. The error names the cluster.
 func (s Inbound) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
-// Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
-// element is the error of Build, if any.
+// Problems returns an error for each patch that Build leaves out, a model.Problem or a patch.Left. The last element is
+// the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Inbound) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -69,9 +70,10 @@ func (s Inbound) build() (*xds.Resource, []error, error) {
 	return r, d.problems, err
 }
 
-// setEndpoints sets the target as the endpoint; without a target it keeps the original destination. It also binds a
-// source address, by which the connection is not redirected back to the proxy. Connections to 127.0.0.1, ::1 and Unix
-// sockets are never redirected and need no such address. It fails if Target is neither "ip:port" nor "unix://path".
+// setEndpoints sets the target as the endpoint; without a target it keeps the original destination. It also binds
+// connections to a source address from which traffic is not redirected to the proxy. Connections to 127.0.0.1, ::1 and
+// Unix sockets are never redirected and need no such address. The error means that Target is neither "ip:port" nor
+// "unix://path".
 func (s Inbound) setEndpoints(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)

@@ -56,9 +56,10 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: identity.Context(alpn, peers), Sni: sni}
 }
 
-// peers returns the identities that servers of the service may have: the stated ones, or else those of the Accounts and
-// the names of a ServiceEntry, each in all trust domains. Denied identities are removed; if no identity is left, the
-// result is one that the CA never issues. It returns false if the identities are unknown.
+// peers returns the identities that servers of the service may have. These are the stated identities. Without stated
+// ones, they are the Accounts and the names of a ServiceEntry, each in all trust domains. Denied identities are
+// removed; if no identity is left, the result is an identity that the CA never issues. known is false if there were no
+// identities before this removal.
 func (s Outbound) peers(stated []string) (uris []string, known bool) {
 	domains := identity.TrustDomains(s.Mesh.Spec)
 	uris = slices.Clone(stated)

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. It fails if the service does
+// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. Build fails if the service does
 // not have the Port, or if the cluster without patches violates a constraint of Envoy's API. The error names the
 // cluster.
 func (s Outbound) Build() (*xds.Resource, error) {
@@ -31,7 +31,7 @@ func (s Outbound) Build() (*xds.Resource, error) {
 }
 
 // Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
-// element is the error of Build, if any.
+// element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Outbound) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {

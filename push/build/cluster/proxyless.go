@@ -20,15 +20,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster: it then
-// has no endpoints. The error is a model.Problem if the service does not have the Port.
+// Build encodes the cluster. Settings that gRPC's client does not support are left out, or close the cluster: a closed
+// cluster has no endpoints. The error is a model.Problem if the service does not have the Port, otherwise that of
+// xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err
 }
 
 // Problems returns a model.Problem for each setting that Build leaves out or that closes the cluster. The last element
-// is the error of Build, if any.
+// is the error of Build, if any. nil: there is no such setting. Problems builds the cluster.
 func (s Proxyless) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -37,7 +38,7 @@ func (s Proxyless) Problems() []error {
 	return problems
 }
 
-// Build encodes the cluster. The error is that of xds.Encode.
+// Build encodes the cluster with the name xds.BlackHole. The error is that of xds.Encode.
 func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	assignment := xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole}
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)

@@ -34,9 +34,9 @@ const (
 const (
 	dnsTries   = 2
 	dnsTimeout = 2 * time.Second // limit of the first try; the second may last twice as long
-	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the interval
-	// of resolution. If every pause had that length, a DNS server that is away while a proxy starts would cause a minute
-	// of 503.
+	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the
+	// interval of resolution. If every pause had that length, a DNS server that is away while a proxy starts would
+	// cause a minute of 503.
 	dnsRetry = 2 * time.Second
 )
 

@@ -1,7 +1,8 @@
-// Package cluster builds clusters: it encodes a Spec as a Cluster.
+// Package cluster encodes Specs as Envoy's clusters. A Spec is a comparable struct with all inputs of one resource:
+// Outbound, Inbound, Static, Added, Proxyless and ProxylessBlackHole.
 //
-// Owns: nothing.  Reads: its Specs and nothing else. A Spec contains every input, because it is the cache key of the
-// result in the pool.  Never: the snapshot, a view, a clock.
+// Owns: nothing. Reads: its Specs and nothing else, because a Spec is the cache key of its result. Never: reads the
+// stored configuration, the state of a proxy, or a clock.
 package cluster
 
 import (
@@ -16,9 +17,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MeshFields lists the fields of MeshConfig on which clusters depend. This package reads them, or push/traffic does,
-// which computes fields of Specs. The mesh configuration of a Spec contains no other fields. A test of push/inspect
-// compares the list with the code.
+// MeshFields lists the fields of MeshConfig on which clusters depend. They are read by this package, or by
+// push/traffic, which computes fields of Specs. The mesh configuration of a Spec contains no other fields. It must not
+// be modified.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
@@ -26,11 +27,11 @@ var MeshFields = []protoreflect.Name{
 
 // Outbound is the input of one cluster outbound|port|subset|host.
 type Outbound struct {
-	Service *model.Service
-	Host    string // one of the service's hosts
-	Port    uint32 // the service's port number
-	Subset  string // empty: the cluster of all endpoints
-	// Rule is the rule of the host; nil: no rule applies.
+	Service *model.Service // not nil
+	Host    string         // one of the service's hosts
+	Port    uint32         // the service's port number
+	Subset  string         // name of a subset in SubsetRule; empty: the cluster of all endpoints
+	// Rule is the DestinationRule of the host; nil: no rule applies.
 	Rule *model.DestinationRule
 	// SubsetRule is the rule that defines the subset, most often Rule; nil for the cluster of all endpoints.
 	SubsetRule *model.DestinationRule
@@ -41,8 +42,8 @@ type Outbound struct {
 	// Plainly sends requests to a port without a stated protocol in HTTP/1.1. Otherwise they are sent in the client's
 	// version of HTTP.
 	Plainly bool
-	// BySNI states that the cluster is for a gateway between networks, and is named outbound_.port_.subset_.host. Such a
-	// gateway forwards mTLS connections of other proxies, so the cluster has neither TLS nor HTTP options.
+	// BySNI states that the cluster is for a gateway between networks, and is named outbound_.port_.subset_.host. Such
+	// a gateway forwards mTLS connections of other proxies, so the cluster has neither TLS nor HTTP options.
 	BySNI     bool
 	Discovery traffic.Discovery
 	TLS       traffic.TLS
@@ -51,8 +52,8 @@ type Outbound struct {
 	Secrets bool
 	// Members are the endpoints of DNS services, which are part of the cluster. It is empty for other discoveries.
 	Members intern.List[model.Member]
-	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its fields about the proxy
-	// are set only for DNS services.
+	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its fields about the
+	// proxy are set only for DNS services.
 	endpoint.Balance
 	Mesh    *model.Mesh              // not nil
 	Caps    xds.Caps                 // capabilities of the proxy
@@ -62,17 +63,17 @@ type Outbound struct {
 	Accounts intern.List[string]
 	// Denied are SPIFFE IDs that the proxy does not accept from the service's endpoints, sorted.
 	Denied intern.List[string]
-	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. It is empty if there are no
-	// such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so that a changed
-	// mode changes the cluster. Otherwise Envoy keeps plain-text connections to endpoints that now require mTLS
-	// (measured).
+	// MTLSDisabled is a digest of the endpoints for which PeerAuthentications switch mTLS off. It is empty if there are
+	// no such endpoints, or if a rule states the TLS mode. The digest is part of the cluster's metadata, so that a
+	// changed mode changes the cluster. Otherwise Envoy keeps plain-text connections to endpoints that have begun to
+	// require mTLS (measured).
 	MTLSDisabled string
 	// Plain and AllPlain state the Members without mTLS, as in endpoint.Spec.
 	Plain    intern.List[model.Member]
 	AllPlain bool
 	// Families are the IP families of the proxy's addresses if the proxy resolves names; otherwise zero.
 	Families xds.Families
-	// Horizon selects the Members that the proxy reaches through gateways.
+	// Horizon selects the Members of other networks, which the proxy reaches through gateways.
 	Horizon endpoint.Horizon
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
@@ -89,28 +90,31 @@ type Inbound struct {
 	Host     string         // host of Service
 	// Pool is the connection pool that applies; nil: none is set.
 	Pool *networkingv1.ConnectionPoolSettings
-	// PoolAt is the object and field of Pool, for problems: the Sidecar, a rule of the service, or the mesh configuration.
+	// PoolAt is the object and field of Pool, for problems: the Sidecar, a rule of the service, or the mesh
+	// configuration.
 	PoolAt     model.Place
 	Connection traffic.Connection // computed from Pool and the mesh
 	HTTP2      bool               // requests are sent in HTTP/2
 	Auto       bool               // requests are sent in the client's version of HTTP, unless HTTP2 is set
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
-	Mesh       *model.Mesh
+	Mesh       *model.Mesh              // not nil
 	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
 }
 
 // Static is the input of a cluster with a fixed name. Every sidecar has xds.BlackHole, xds.Passthrough and
 // xds.InboundPassthrough. xds.AllowAnyDynamic is for unknown hosts whose names the proxy resolves.
 type Static struct {
-	Name     string
+	Name     string       // one of these four names
 	Families xds.Families // families of the proxy's addresses
-	// Connection holds the settings of the mesh, including its default connection pool except for xds.BlackHole.
+	// Connection holds the settings of the mesh. They include the mesh's default connection pool, except for
+	// xds.BlackHole.
 	Connection traffic.Connection
-	HeaderCase bool // preserves the case of HTTP/1 header names
-	Mesh       *model.Mesh
+	HeaderCase bool                     // preserves the case of HTTP/1 header names
+	Mesh       *model.Mesh              // not nil
 	Patches    intern.List[model.Patch] // matching MERGE patches of CLUSTER, in order of application
-	// Unknown holds the settings of name resolution. Unknown, Policy, TLS and Caps are used only for xds.AllowAnyDynamic.
+	// Unknown holds the settings of name resolution. Unknown, Policy, TLS and Caps are used only for
+	// xds.AllowAnyDynamic.
 	dnscache.Unknown
 	Policy traffic.Ref // policy of the mesh's outboundTrafficPolicy.tls
 	TLS    traffic.TLS // mode of Policy

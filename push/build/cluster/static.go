@@ -21,7 +21,8 @@ const passthroughIdle = 5 * time.Minute
 // unknown is an empty service, which stands for all unknown hosts.
 var unknown = &model.Service{Spec: &model.ServiceSpec{}}
 
-// Build encodes the cluster. It fails if Name is not one of the four fixed names, or if the cluster without patches
+// Build encodes the cluster. Settings and patches that Envoy would refuse are left out. Build fails if Name is not
+// xds.BlackHole, xds.Passthrough, xds.InboundPassthrough or xds.AllowAnyDynamic, or if the cluster without patches
 // violates a constraint of Envoy's API. The error names the cluster.
 func (s Static) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
@@ -29,7 +30,7 @@ func (s Static) Build() (*xds.Resource, error) {
 }
 
 // Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
-// element is the error of Build, if any.
+// element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Static) Problems() []error {
 	_, problems, err := s.build()
 	if err != nil {
@@ -87,8 +88,8 @@ func (d *builder) setIdleTimeout(after time.Duration) {
 	}
 }
 
-// Build encodes the cluster in the patch's value. The error names the EnvoyFilter, and the field of the value that does
-// not decode or that Envoy would refuse.
+// Build encodes the cluster in the patch's value, under the name in that value. The error names the EnvoyFilter, and
+// the field of the value that does not decode or that Envoy would refuse.
 func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Problem(s.Patch); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (s Added) Build() (*xds.Resource, error) {
 	return encode(c.Name, c, referencesOf(c))
 }
 
-// Problems returns the error of Build, if any.
+// Problems returns the error of Build as the only element; nil: Build succeeds.
 func (s Added) Problems() []error {
 	if _, err := s.Build(); err != nil {
 		return []error{err}

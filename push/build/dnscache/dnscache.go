@@ -1,7 +1,8 @@
-// Package dnscache builds the configuration of Envoy's DNS cache for dynamic forward proxies. Such a cluster connects
-// to the name in the request; the cluster and the filter that resolves names for it must have equal configurations.
+// Package dnscache builds the configuration of Envoy's DNS cache for dynamic forward proxies. A dynamic forward proxy
+// is a cluster that connects to the name in the request. The cluster, and the filter that resolves names for it, must
+// have equal configurations.
 //
-// Owns: nothing.  Reads: its arguments.  Never: a service, a snapshot.
+// Owns: nothing. Reads: its arguments. Never: reads a service or the stored configuration.
 package dnscache
 
 import (
@@ -12,16 +13,17 @@ import (
 )
 
 // families maps the IP families of a proxy's own addresses to Envoy's lookup family. A proxy with both families
-// resolves both. istiod resolves IPv4 alone for it, unless ISTIO_DUAL_STACK is set.
+// resolves both. For such a proxy istiod resolves IPv4 alone, unless ISTIO_DUAL_STACK is set.
 var families = map[xds.Families]clusterv3.Cluster_DnsLookupFamily{
 	xds.IPv4Only: clusterv3.Cluster_V4_ONLY, xds.IPv6Only: clusterv3.Cluster_V6_ONLY, xds.BothFamilies: clusterv3.Cluster_ALL,
 }
 
-// Family returns the lookup family for a proxy. own are the IP families of the proxy's addresses.
+// Family returns the lookup family for a proxy. own are the IP families of the proxy's addresses; zero: AUTO.
 func Family(own xds.Families) clusterv3.Cluster_DnsLookupFamily { return families[own] }
 
 // Config returns the DNS cache for the names that a wildcard host covers. own are the IP families of the proxy's
-// addresses. The cache is named by the host, so all listeners and clusters of an Envoy share it.
+// addresses. The cache's name contains the host, so all listeners and clusters of an Envoy with that host share the
+// cache. The caller owns the result.
 func Config(host string, own xds.Families) *forwardv3.DnsCacheConfig {
 	return &forwardv3.DnsCacheConfig{Name: host + "_dfp_dns_cache", DnsLookupFamily: Family(own)}
 }

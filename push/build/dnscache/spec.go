@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Unknown holds the settings of traffic to hosts that the mesh does not know (MeshConfig.outboundTrafficPolicy). It is
-// comparable.
+// Unknown holds the settings of traffic to hosts that the mesh does not know (MeshConfig.outboundTrafficPolicy).
+// Unknown is comparable.
 type Unknown struct {
-	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). If it is not
-	// set, the request is forwarded to its original destination, or refused.
+	// ByName forwards a plain HTTP request to the address that its host resolves to (ALLOW_ANY_DYNAMIC_DNS). false: the
+	// request is forwarded to its original destination, or refused. Cache does not read this field.
 	ByName bool
-	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. If it is empty or invalid,
-	// Envoy uses the DNS servers of the Pod.
+	// Resolver is the ip:port of the DNS server for such hosts, which the proxy's agent runs. Empty or invalid: Envoy
+	// uses the DNS servers of the Pod.
 	Resolver string
 }
 
@@ -47,8 +47,9 @@ func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 // status 503 until a cached host has not been requested for five minutes (host_ttl).
 const mostHosts = 1024
 
-// Cache returns the DNS cache for unknown hosts, which all listeners of an Envoy share. families are the IP families of
-// the proxy's addresses.
+// Cache returns the DNS cache for unknown hosts, which all listeners of an Envoy share. Addresses at which services
+// trust the proxy's network (loopback, link-local, metadata services of clouds) are filtered out. families are the IP
+// families of the proxy's addresses. The result must not be modified.
 func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
 		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: protected}, MaxHosts: wrapperspb.UInt32(mostHosts)}
@@ -61,7 +62,7 @@ func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	return cache
 }
 
-// Resolver returns the extension configuration of Envoy's c-ares DNS resolver with the given settings.
+// Resolver returns the extension configuration of Envoy's c-ares DNS resolver with the given settings, which it copies.
 func Resolver(settings *caresv3.CaresDnsResolverConfig) *corev3.TypedExtensionConfig {
 	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(settings)}
 }

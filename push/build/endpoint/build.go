@@ -16,14 +16,14 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the assignment; see Assignment. Members whose address is invalid (IsAddress) are left out. An
+// Build encodes the assignment that Assignment returns for IsAddress: members with another address are left out. An
 // assignment without endpoints is valid, and requests to its cluster get status 503. The error is that of xds.Encode.
 func (s Spec) Build() (*xds.Resource, error) {
 	return s.BuildInPieces(func() {})
 }
 
-// BuildInPieces is Build that calls pause between two small pieces of the work: one host may have 100,000 endpoints.
-// The error is that of Build.
+// BuildInPieces is Build, and calls pause after every 2,000 endpoints or so, because one host may have 100,000. pause
+// may block, and must not be nil. The error is that of Build.
 func (s Spec) BuildInPieces(pause func()) (*xds.Resource, error) {
 	cla := assignment(s, IsAddress, new(encoder).lbEndpoint, &pacer{pause: pause})
 	pause()
@@ -44,9 +44,10 @@ func IsAddress(address string) bool {
 }
 
 // Assignment returns the assignment of a Spec, grouped by locality and priority. It contains the members whose address
-// keep accepts, and gateways in the place of members beyond the horizon. Each address and port occurs once; of equal
-// ones the first member is used. Members without a valid port are left out. The weight of a member is its stated
-// weight, or 1. If the sum of the weights exceeds Envoy's limit (4294967295), all weights are scaled down.
+// keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their network. Each address and
+// port occurs once; of equal ones the first member is used. Members without a valid port are left out. The weight of a
+// member is its stated weight, or 1. If the sum of the weights exceeds Envoy's limit (4294967295), all weights are
+// scaled down. The caller owns the result.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	return assignment(s, keep, lbEndpoint, &pacer{pause: func() {}})
 }
@@ -146,7 +147,7 @@ var healths = map[model.Health]corev3.HealthStatus{
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }
 
 // Address returns the message of an endpoint's address. address is an IP or DNS name, or "unix://" and a path, for
-// which port is ignored.
+// which port is ignored. Neither is validated.
 func Address(address string, port uint32) *corev3.Address {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}

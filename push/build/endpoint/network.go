@@ -12,10 +12,10 @@ import (
 // Gateway is an entry point of a network for traffic of other networks. It forwards a TLS connection to the service
 // that the connection's SNI names. Gateway is comparable.
 type Gateway struct {
-	Network string
+	Network string // network whose endpoints the gateway reaches
 	Cluster string // Kubernetes cluster of the gateway; empty: unknown
 	Address string // an IP
-	Port    uint32
+	Port    uint32 // port for connections of other networks
 }
 
 // Horizon selects the members that a proxy reaches through gateways: the members of other networks that have gateways.
@@ -24,8 +24,8 @@ type Gateway struct {
 type Horizon struct {
 	Network  string               // network of the proxy; empty: unknown
 	Gateways intern.List[Gateway] // gateways of all networks, sorted
-	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS. So members of other networks
-	// are left out if connections to them do not use it.
+	// TLS is the mode of the cluster's connections. Gateways forward only the mesh's mTLS. So a member of another
+	// network is left out if connections to that member do not use mTLS.
 	TLS traffic.TLS
 	// Alone leaves out all members of other networks, whether or not these networks have gateways.
 	Alone bool
@@ -68,7 +68,7 @@ func (h Horizon) gatewaysOf(e *model.Endpoint) (out []Gateway) {
 	return out
 }
 
-// scale returns a factor for weights: a weight multiplied by it can be divided equally among the gateways of a network.
+// scale returns a factor for weights, by which every weight becomes divisible by the number of gateways of a network.
 // The factor is the least common multiple of the numbers of gateways per network, and per cluster in a network.
 func (h Horizon) scale() uint64 {
 	type where struct{ network, cluster string }

@@ -8,10 +8,12 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the assignment. Members whose address is not an IP are left out. The error is that of xds.Encode.
+// Build encodes the assignment as Spec.Build does, with a Locality in each group and without metadata. Members whose
+// address is not an IP are left out. The error is that of xds.Encode.
 func (s Proxyless) Build() (*xds.Resource, error) { return s.BuildInPieces(func() {}) }
 
-// BuildInPieces is Build that calls pause between two small pieces of the work. The error is that of Build.
+// BuildInPieces is Build, and calls pause after every 2,000 endpoints or so. pause may block, and must not be nil.
+// Errors are those of Build.
 func (s Proxyless) BuildInPieces(pause func()) (*xds.Resource, error) {
 	pace := &pacer{pause: pause}
 	cla := assignment(s.Spec, isIP, lbEndpoint, pace)

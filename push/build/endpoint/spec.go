@@ -1,6 +1,8 @@
-// Package endpoint builds endpoint assignments: it encodes a Spec as a ClusterLoadAssignment.
+// Package endpoint encodes Specs as endpoint assignments (ClusterLoadAssignment). A Spec is a comparable struct with
+// all inputs of one assignment.
 //
-// Owns: nothing.  Reads: its Spec and nothing else.  Never: the snapshot, a view, a clock.
+// Owns: nothing. Reads: its Spec and nothing else. Never: reads the stored configuration, the state of a proxy, or a
+// clock.
 package endpoint
 
 import (
@@ -14,17 +16,17 @@ type Spec struct {
 	Cluster string // name of the assignment: outbound|port|subset|host
 	// Members are the endpoints that the cluster selects (port, subset, readiness), each once.
 	Members intern.List[model.Member]
-	// Plain are the Members that accept no mTLS because of a PeerAuthentication. It overrides their labels.
+	// Plain are the Members that accept no mTLS because of a PeerAuthentication, whatever their labels state.
 	Plain intern.List[model.Member]
-	// AllPlain leaves out the metadata that marks members with mTLS, because the cluster does not read it.
+	// AllPlain treats all Members as Plain. It is set if the cluster does not read the metadata that marks mTLS.
 	AllPlain bool
-	// Horizon selects the Members that the proxy reaches through gateways.
+	// Horizon selects the Members of other networks, which the proxy reaches through gateways.
 	Horizon Horizon
 	// Balance holds the settings of balancing by locality.
 	Balance
 }
 
-// Decision returns the Spec. Other forms of the assignment, which embed a Spec, inherit the method.
+// Decision returns the Spec. Types that embed a Spec, such as Proxyless, return the embedded Spec.
 func (s Spec) Decision() Spec { return s }
 
 // Balance holds the inputs that decide the priorities and weights of localities, by the rules of

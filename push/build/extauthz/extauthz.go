@@ -2,7 +2,7 @@
 // (extensionProviders envoyExtAuthzHttp and envoyExtAuthzGrpc). Such a provider authorises the requests that CUSTOM
 // policies match.
 //
-// Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload; looks for services.
+// Owns: nothing. Reads: its arguments. Never: decides which policies select a workload; resolves a provider's service.
 package extauthz
 
 //lint:file-ignore SA1019 older configurations state deprecated fields, and older proxies support no others
@@ -39,18 +39,19 @@ const ShadowPrefix = "istio_ext_authz_"
 // defaultTimeout is the timeout of requests to a provider without a timeout (Istio's).
 const defaultTimeout = 600 * time.Second
 
-// Authorizer is a provider that CUSTOM policies of a workload name, with the result of its lookup. It is comparable.
+// Authorizer is a provider that CUSTOM policies of a workload name, with the result of looking up its service.
+// Authorizer is comparable.
 type Authorizer struct {
-	Provider string
+	Provider string // name in MeshConfig.extensionProviders
 	Host     string // host of the provider's service
 	Wrong    string // reason why the provider cannot be used and matching requests are refused; empty: it can be used
 }
 
-// Unknown is the Wrong of a provider for which Service returns false.
+// Unknown is the value of Authorizer.Wrong for a provider for which Service returns false.
 const Unknown = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
 
-// Service returns the service of a provider, as [namespace/]host, and its port. It returns false if the mesh has no
-// such provider, or the provider is of another kind.
+// Service returns the service of a provider, as [namespace/]host, and its port. It returns "", 0 and false if the mesh
+// has no such provider, or the provider is neither envoyExtAuthzHttp nor envoyExtAuthzGrpc. mesh may be nil.
 func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uint32, ok bool) {
 	p := find(mesh, provider)
 	if http := p.GetEnvoyExtAuthzHttp(); http != nil {
@@ -70,8 +71,9 @@ func find(mesh *meshv1.MeshConfig, provider string) *meshv1.MeshConfig_Extension
 	return nil
 }
 
-// HTTP returns the filter that asks a provider to authorise HTTP requests. It returns nil if a.Wrong is set, or if the
-// mesh has no provider of external authorization with the name.
+// HTTP returns the filter by which a provider authorises HTTP requests that its CUSTOM policies match. It returns nil
+// if a.Wrong is set, or if the mesh has no provider of external authorization with the name. The result refers to
+// mesh.
 func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	p := find(mesh, a.Provider)
 	out := &httpv3.ExtAuthz{TransportApiVersion: corev3.ApiVersion_V3,
@@ -95,8 +97,8 @@ func HTTP(mesh *meshv1.MeshConfig, a Authorizer) *httpv3.ExtAuthz {
 	return out
 }
 
-// Network returns the filter that asks a provider to authorise connections of other protocols than HTTP. It returns nil
-// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name.
+// Network returns the filter by which a provider authorises connections of protocols that are not HTTP. It returns nil
+// if a.Wrong is set, or if the mesh has no envoyExtAuthzGrpc provider with the name. The result refers to mesh.
 func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 	c := find(mesh, a.Provider).GetEnvoyExtAuthzGrpc()
 	if a.Wrong != "" || c == nil {
@@ -106,7 +108,8 @@ func Network(mesh *meshv1.MeshConfig, a Authorizer) *networkv3.ExtAuthz {
 		GrpcService: grpcService(c, a.Host), FilterEnabledMetadata: matched("envoy.filters.network.rbac", a.Provider)}
 }
 
-// SpeaksHTTP reports whether a provider is envoyExtAuthzHttp. Such a provider can authorise only HTTP requests.
+// SpeaksHTTP reports whether a provider is envoyExtAuthzHttp. Such a provider can authorise only HTTP requests. For an
+// unknown provider it returns false.
 func SpeaksHTTP(mesh *meshv1.MeshConfig, provider string) bool {
 	return find(mesh, provider).GetEnvoyExtAuthzHttp() != nil
 }

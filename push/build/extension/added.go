@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the configuration. The resource has the name in the patch's value. The error is a model.Problem of the
-// patch if its value does not decode, has no typed_config, or would be refused by Envoy.
+// Build encodes the configuration under the name in the patch's value. The error is a model.Problem of the patch if its
+// value does not decode, has no typed_config, or would be refused by Envoy.
 func (a Added) Build() (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{}
 	if err := patch.Decode(a.Patch, config); err != nil {
@@ -27,5 +27,5 @@ func (a Added) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Extension, config.Name, config)
 }
 
-// Effective returns the patch that adds the configuration.
+// Effective returns the patch that adds the configuration, also if Build fails.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }

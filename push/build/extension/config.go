@@ -41,13 +41,15 @@ const (
 // These are settings of all modules.
 const (
 	runtime = "envoy.wasm.runtime.v8"
-	// agentCluster fills the required field for a cluster. It is unused, because the agent fetches the module (Istio's).
+	// agentCluster fills the required field for a cluster. It is unused, because the agent fetches the module
+	// (Istio's).
 	agentCluster = "_"
 	fetchTimeout = 30 * time.Second // limit of fetching a module (Istio's)
 )
 
-// Build encodes the configuration, with a stand-in. The error names the extension, and the field that does not parse
-// (pluginConfig, url) or the constraint of Envoy's API that the configuration violates.
+// Build encodes the configuration. The resource also contains a stand-in: the configuration for proxies that refuse
+// this one, which passes or refuses traffic by failStrategy. The error names the extension, and the field that does not
+// parse (pluginConfig, url) or the constraint of Envoy's API that the configuration violates.
 func (c Config) Build() (*xds.Resource, error) {
 	config, err := c.message("")
 	if err == nil && !c.ByAgent { // Envoy requires a sha256; the agent does not, and rewrites the configuration
@@ -63,10 +65,10 @@ func (c Config) Build() (*xds.Resource, error) {
 	return c.withStandIn(r)
 }
 
-// Build encodes the configuration as Config.Build does, and adds the credential for the registry of the module's image.
-// The version is a hash of the public part and of the credentials' MAC. So it does not reveal the credentials, is equal
-// on all replicas, and stays when the same credentials are encrypted again. The error is that of Config.Build, or a
-// model.Problem if the Secret has no credential for the registry.
+// Build encodes the configuration as Config.Build does with ByAgent, and adds the credential for the registry of the
+// module's image. The version is a hash of the public part and of the credentials' MAC. So the version does not reveal
+// the credentials, is equal on all replicas, and does not change when the same credentials are encrypted again. Errors
+// are those of Config.Build, or a model.Problem if the Secret has no credential for the registry.
 func (p Pulled) Build() (*xds.Resource, error) {
 	shared := Config{Extension: p.Extension, ByAgent: true}
 	public, err := shared.Build()
@@ -188,8 +190,8 @@ func clusterOf(u *url.URL) string {
 	return xds.OutboundCluster(uint32(port), "", u.Hostname())
 }
 
-// environment returns the environment variables of the module, and those that instruct the agent. It returns nil if
-// there are no variables.
+// environment returns the environment variables of the module, and the variables that instruct the agent. It returns
+// nil if there are no variables.
 func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *wasmv3.EnvironmentVariables {
 	out := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
 	for _, e := range wasm.GetVmConfig().GetEnv() {

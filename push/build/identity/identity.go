@@ -1,7 +1,7 @@
 // Package identity builds the parts of TLS contexts that concern identities: references to secrets over SDS, and
 // matchers of the peers' names.
 //
-// Owns: nothing.  Reads: its arguments.  Never: key material, which the proxy gets over SDS.
+// Owns: nothing. Reads: its arguments. Never: reads key material, which the proxy gets over SDS.
 package identity
 
 import (
@@ -34,7 +34,7 @@ func TrustDomains(mesh *meshv1.MeshConfig) []string {
 }
 
 // URI returns the SPIFFE ID of a service account. domain is a trust domain without "spiffe://", account is
-// "namespace/name".
+// "namespace/name". Neither is validated.
 func URI(domain, account string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
@@ -69,8 +69,9 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	return out
 }
 
-// Expect adds names to v, of which a peer's certificate must have at least one. If all names are URIs, only the URIs of
-// the certificate are compared. Otherwise its names of all types are compared with all names.
+// Expect adds names to v, of which a peer's certificate must have at least one. If all names are URIs (contain "://"),
+// only the URIs of the certificate are compared. Otherwise all names of the certificate are compared. Without names, v
+// does not change.
 func Expect(v *tlsv3.CertificateValidationContext, names []string) {
 	uris := !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") })
 	for _, name := range names {
@@ -129,7 +130,7 @@ func ofMesh(name string) *tlsv3.SdsSecretConfig {
 
 // Secrets returns a TLS context whose secrets come over SDS. own refers to the presented certificate; nil: no
 // certificate is presented. authorities refers to the CAs of the peers; nil: peers are not verified, and the argument
-// peers is ignored. peers states the accepted names of peers.
+// peers is ignored. peers states the accepted names of peers. The result refers to all arguments.
 func Secrets(
 	params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext,
 ) *tlsv3.CommonTlsContext {

@@ -30,8 +30,9 @@ var alwaysSplit = []string{"permission", "scope"}
 
 // Filter returns the filter configuration for all RequestAuthentications of a workload, by Istio's semantics
 // (https://istio.io/latest/docs/reference/config/security/request_authentication/). It returns nil if the policies have
-// no rules. A request needs a token only for rules with presence REQUIRED. Each token of a request must be valid for
-// one rule. The caller sorts the policies: those of the root namespace first, then by age, the oldest first.
+// no rules. A request needs a valid token for each rule with presence REQUIRED. For the other rules it needs a token
+// that is valid for one of them, or no invalid token. The caller must sort the policies: those of the root namespace
+// first, then by age, the oldest first. The result must not be modified, since it refers to the policies.
 //
 // If routed is set, Envoy selects the route again after it has verified a token, because claims decide routes.
 func Filter(policies []*model.Policy, routed bool) *jwtv3.JwtAuthentication {
@@ -67,7 +68,7 @@ type requirements struct {
 	requiredAt, optionalAt []string
 }
 
-// add adds the rule of a provider.
+// add adds the requirement of a rule. provider is the name of the rule's entry in the filter's providers.
 func (d *requirements) add(provider string, rule *securityv1.JWTRule) {
 	by := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: provider}}
 	if rule.GetPresence() == securityv1.JWTRule_REQUIRED {

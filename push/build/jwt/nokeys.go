@@ -12,9 +12,9 @@ import (
 // noKeysSeed is the text from which the key of NoKeys is derived.
 const noKeysSeed = "navarch.io: nobody has the private key of this one"
 
-// NoKeys returns a key set, as JSON, that verifies no token. Envoy would refuse an empty key set. The one key in the
-// set is a point of P-256 whose x coordinate is a hash of noKeysSeed. To find its private key is to solve a discrete
-// logarithm. The result is computed once and is always the same.
+// NoKeys returns a JWKS that verifies no token. Envoy would refuse an empty key set. The only key in the set is a point
+// of P-256 whose x coordinate is a hash of a constant text, so its private key is unknown. The result is always the
+// same, and is computed at the first call. Safe for concurrent use.
 var NoKeys = sync.OnceValue(func() string {
 	encode := func(n *big.Int) string { return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, 32))) }
 	for i := 0; ; i++ {

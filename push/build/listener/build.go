@@ -23,7 +23,7 @@ const (
 	unixPrefix = "unix://"
 )
 
-// mesh returns the mesh configuration, or nil without one: its getters then return zero values.
+// mesh returns the mesh configuration; nil without one. The getters of a nil MeshConfig return zero values.
 func (c Common) mesh() *meshv1.MeshConfig {
 	if c.Mesh == nil {
 		return nil
@@ -31,8 +31,8 @@ func (c Common) mesh() *meshv1.MeshConfig {
 	return c.Mesh.Spec
 }
 
-// detectionTimeout returns the time for which listener filters wait for the first bytes. 0, Istio's default, means
-// without limit.
+// detectionTimeout returns the time for which listener filters wait for the first bytes. 0, Istio's default, means no
+// limit.
 func (c Common) detectionTimeout() *durationpb.Duration {
 	if t := c.mesh().GetProtocolDetectionTimeout(); t != nil {
 		return t
@@ -53,7 +53,8 @@ func (c Common) patchAndEncode(
 		l, problems = patch.Listener(l, context, c.Patches.All())
 	}
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
-		// Envoy refuses a listener without chains. A chain to the black hole has the same effect: connections are closed.
+		// Envoy refuses a listener without chains. A chain to the black hole has the same effect: connections are
+		// closed.
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}}
 	}
 	if err := l.ValidateAll(); err != nil {

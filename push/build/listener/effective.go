@@ -32,11 +32,11 @@ func (s Servers) Effective() []model.Patch {
 	return effectivePatches(&s.Common, func() (*xds.Resource, error) { return s.Build() })
 }
 
-// Effective returns the patch that adds the listener.
+// Effective returns the patch that adds the listener, always.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 
-// effectivePatches returns the patches of c that change the listener. build encodes the listener from c, and is called
-// with different patches in c. So c must be a copy that only the caller uses.
+// effectivePatches returns the patches of c that change the listener. build encodes the listener from c. It is called
+// with different patches in c, so c must be a copy that only the caller uses.
 func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Patch {
 	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
 		c.Patches = some
@@ -44,39 +44,40 @@ func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Pa
 	})
 }
 
-// Patched reports whether the Spec has patches, which may match the listener or the routes inside it.
+// Patched reports whether the Spec has patches. They may match the listener or the routes inside it, and may have no
+// effect.
 func (c Common) Patched() bool { return c.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
-// error of Build is not among them.
+// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
+// leaves out (a model.Problem). The error of Build is not among them.
 func (o Outbound) Problems() []error {
 	_, problems, _ := o.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
-// error of Build is not among them.
+// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
+// leaves out (a model.Problem). The error of Build is not among them.
 func (v VirtualOutbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it: a
-// patch.Left, or a model.Problem of the patch. The error of Build is not among them.
+// Problems returns the errors of patches that Build leaves out of the listener or of the routes inside it
+// (patch.Left), or whose change of a name it leaves out (a model.Problem). The error of Build is not among them.
 func (v VirtualInbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it: a
-// patch.Left, or a model.Problem of the patch. The error of Build is not among them.
+// Problems returns the errors of patches that Build leaves out of the listener or of the routes inside it
+// (patch.Left), or whose change of a name it leaves out (a model.Problem). The error of Build is not among them.
 func (i Ingress) Problems() []error {
 	_, problems, _ := i.build()
 	return problems
 }
 
-// Problems returns an error for each patch that Build leaves out: a patch.Left, or a model.Problem of the patch. The
-// error of Build is not among them.
+// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
+// leaves out (a model.Problem). The error of Build is not among them.
 func (s Servers) Problems() []error {
 	_, problems, _ := s.build()
 	return problems

@@ -106,9 +106,10 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 }
 
 // Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
-// of Ports, and chains for all other ports. If a port has chains and no chain matches, Envoy closes the connection; it
-// does not use the chains for other ports (measured). Patches that Envoy would refuse are left out. The error names the
-// listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
+// of Ports, and chains for all other ports. If a port has chains and none of them matches a connection, Envoy closes
+// the connection; it does not use the chains for other ports (measured). Of several Ports with one number the first is
+// used; UDP ports and the listener's own Port are skipped. Patches that Envoy would refuse are left out. The error
+// names the listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err

@@ -16,13 +16,13 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Fragment encodes the filter chain as the field filter_chains of a Listener. Its Needs are the route configuration and
-// the extensions that the chain requests. If Fault returns an error, the chain closes the connections that it matches.
-// If it were left out instead, these connections would reach a less specific chain, which may request no certificate.
+// Fragment encodes the filter chain as the field filter_chains of a Listener. Its Needs are the route configuration
+// and the extensions that the chain requests. If Fault returns an error, the chain closes the connections that it
+// matches. Without such a chain these connections would reach a less specific chain, which may request no certificate.
 //
-// Fragment fails if the plan made a mistake: TCP has SNI or CIDRs, Names need a TLS inspector that the proxy lacks,
-// QUIC is combined with TLS settings that do not permit it, or Envoy would refuse the chain. The error names the port
-// and the server names.
+// Fragment fails if the Spec is inconsistent: TCP has SNI or CIDRs, Names need a TLS inspector that the proxy lacks,
+// QUIC is combined with TLS settings that do not permit HTTP/3, or QUIC with settings for which Fault returns an
+// error. It also fails if Envoy would refuse the chain. The error names the port and the server names.
 func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	name := fmt.Sprintf("filter chain of port %d", s.Port)
 	if s.Names.Len() > 0 {
@@ -43,7 +43,7 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	return f, nil
 }
 
-// build returns the filter chain; see Fragment.
+// build returns the filter chain that Fragment encodes.
 func (s ServerChain) build() (*listenerv3.FilterChain, error) {
 	s.Proxy = s.Proxy.OfGateway()
 	if s.TCP.SNI.Len()+s.TCP.CIDRs.Len() > 0 {

@@ -41,8 +41,8 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 }
 
 // Fault returns an error if the proxy cannot terminate TLS as the Spec states: the mode needs a mesh certificate that
-// the proxy lacks, the TLS versions are invalid, or certificates are missing. The error names the field of the
-// Gateway's server, and states that connections are closed.
+// the proxy lacks, the TLS versions are invalid, or certificates are missing. The error begins with the field of the
+// Gateway's server, and states that connections are closed. nil: TLS can be terminated, or the chain terminates none.
 func (s ServerChain) Fault() error {
 	tls := s.TLS
 	if !tls.terminates() {

@@ -23,10 +23,11 @@ const fieldFilterChains = 3
 
 var proxyProtocolConfig = xds.Any(&proxyprotocolv3.ProxyProtocol{})
 
-// Build encodes the listener as a rope: the head, then the encoded filter chains unchanged. If the Spec has patches, it
-// decodes the chains, patches the whole listener, and encodes it again; chains that no patch changes keep their bytes.
-// Patches for which Envoy would refuse the listener are left out. Build fails if the Spec has no chains, if Bind or
-// Port is invalid, or if the listener violates a constraint of Envoy's API. The error names the listener.
+// Build encodes the listener as a rope: the encoded head (all fields except filter_chains), then the fragments of
+// Chains unchanged. If the Spec has patches, it decodes the chains, patches the whole listener, and encodes the
+// listener again; chains that no patch changes keep their bytes. Patches for which Envoy would refuse the listener are
+// left out. Build fails if Chains is empty, if Bind or Port is invalid, if QUIC is set with a Unix socket, or if the
+// listener violates a constraint of Envoy's API. The error names the listener.
 func (s Servers) Build() (*xds.Resource, error) {
 	r, _, err := s.build()
 	return r, err

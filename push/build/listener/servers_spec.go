@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Servers is the input of one listener of a gateway: a socket, and the filter chains of the servers that share it. Each
-// chain is a fragment of its own (ServerChain). So an edit of one server encodes one chain, and the bytes of the others
-// stay.
+// Servers is the Spec of one listener of a gateway: a socket, and the filter chains of the servers that share it. Each
+// chain is encoded separately as a fragment (ServerChain.Fragment). An edit of one server therefore encodes one chain;
+// the bytes of the other chains are used again.
 //
-// If only filter chains of a listener change, Envoy replaces these chains and drains only their connections. So an edit
-// of one server must change no field here except Chains and Patches. Telemetry decides about the log of connections
-// that match no chain, and Proxy about the buffers and the PROXY protocol.
+// If only filter chains of a listener change, Envoy replaces these chains and drains only their connections. So an
+// edit of one server must change no field here except Chains and Patches. Telemetry sets the log of connections that
+// match no chain, and Proxy the buffers and the PROXY protocol.
 type Servers struct {
 	Common
 	Name string // 0.0.0.0_8080, or udp_0.0.0.0_8443
@@ -27,8 +27,8 @@ type Servers struct {
 	Chains intern.List[*xds.Fragment] // in order of precedence; at least one
 }
 
-// ServerChain is the input of one filter chain of a gateway's listener. Its Patches stay empty, because patches apply
-// to Servers.
+// ServerChain is the Spec of one filter chain of a gateway's listener. Its Patches must be empty, because patches
+// apply to Servers.
 type ServerChain struct {
 	Common
 	Port uint32 // port of the listener
@@ -40,10 +40,10 @@ type ServerChain struct {
 	Protocols intern.List[string]
 	TLS       ServerTLS // TLS that the proxy terminates; with the zero ServerTLS, bytes pass unchanged
 	HTTP      ServerHTTP
-	TCP       Chain // for a chain without HTTP: targets, statistics and policy; SNI and CIDRs must be empty
+	TCP       Chain // for a chain without HTTP.Route: targets, statistics and policy; SNI and CIDRs must be empty
 	Closed    bool  // all traffic is refused: a policy that does not parse selects the gateway
-	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound. They are empty for chains with
-	// AUTO_PASSTHROUGH.
+	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound. They are empty for chains
+	// with AUTO_PASSTHROUGH.
 	Policies        intern.List[*model.Policy]
 	Authentications intern.List[*model.Policy]
 	Authorizers     intern.List[extauthz.Authorizer]

@@ -1,6 +1,12 @@
-// Package listener builds listeners: it encodes a Spec as a Listener.
+// Package listener builds Envoy's listeners. Each Spec, a value such as Outbound or VirtualInbound, contains all
+// inputs of one listener. Its method Build encodes the listener as an xds.Resource, which is immutable. Equal Specs
+// give equal resources. Nothing in a Spec is changed, so all methods are safe for concurrent use.
 //
-// Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
+// The patches of a Spec are the patches of EnvoyFilters that may match the listener. A capability (Caps) is a filter
+// or feature that the proxy's build of Envoy has.
+//
+// Owns: nothing. Reads: its Specs only. Never: the snapshot of all records, a view (the configuration of a group of
+// proxies), a clock.
 package listener
 
 import (
@@ -29,6 +35,7 @@ var MeshFields = []protoreflect.Name{
 type Common struct {
 	Mesh *model.Mesh // nil: Istio's defaults
 	Caps xds.Caps    // capabilities of the proxy; filters that it lacks are left out
+	// Listening has the IP families, HTTP/1.0 and the idle timeout that the proxy's node states.
 	xds.Listening
 	Telemetry telemetry.Spec           // settings for the direction of the listener
 	Patches   intern.List[model.Patch] // patches that may match the listener or the routes inside an inbound listener
@@ -44,6 +51,7 @@ type Common struct {
 // egress.
 type Outbound struct {
 	Common
+	// Name is the name of the resource, such as 0.0.0.0_80.
 	Name       string
 	Bind       string // an IP, or unix://path
 	Port       uint32
@@ -51,11 +59,12 @@ type Outbound struct {
 	// Route is the name of the route configuration for HTTP (RDS over ADS); empty: the listener has no HTTP chain.
 	Route string
 	// Sniff states that the protocol of a port with a Route is unknown. If Sniff, TCP or Fallback is set, the HTTP
-	// inspector detects HTTP, and other connections go to TCP or Fallback. If none is set, every connection is HTTP. For a
-	// proxy without the inspector, every connection is TCP if Sniff is set together with TCP or Fallback, and HTTP
-	// otherwise.
+	// inspector detects HTTP, and other connections go to TCP or Fallback. If none is set, every connection is HTTP.
+	// For a proxy without the inspector, every connection is TCP if Sniff is set together with TCP or Fallback, and
+	// HTTP otherwise.
 	Sniff bool
-	// TCP are the chains for connections of other protocols than HTTP. The first chain that matches receives a connection.
+	// TCP are the chains for connections of other protocols than HTTP. The first chain that matches receives a
+	// connection.
 	TCP intern.List[Chain]
 	// Fallback is the cluster for connections that no chain matches; empty: they are closed.
 	Fallback string
@@ -106,8 +115,8 @@ type VirtualInbound struct {
 	Closed      bool                       // all traffic is refused: a policy that does not parse selects the workload
 	Rest        MTLS                       // mode of the ports that are not in Ports
 	Policies    intern.List[*model.Policy] // AuthorizationPolicies that select the workload
-	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and the
-	// oldest first within each namespace.
+	// Authentications are the RequestAuthentications that select the workload: those of the root namespace first, and
+	// the oldest first within each namespace.
 	Authentications intern.List[*model.Policy]
 	Authorizers     intern.List[extauthz.Authorizer] // providers that the CUSTOM policies name
 }
@@ -132,7 +141,9 @@ type InboundPort struct {
 	// ServicePort is the port of the service, which the name of the virtual host (inbound|http|port) contains.
 	ServicePort uint32
 	MTLS        MTLS
-	Ended       ServerTLS // TLS that the proxy terminates with its own files; only if MTLS is Plain
+	// Ended has the settings of TLS that the proxy terminates with certificates of the workload, not of the mesh. It
+	// is set only if MTLS is Plain; the zero value: the proxy terminates no such TLS.
+	Ended ServerTLS
 }
 
 // ServerTLS holds the settings of TLS termination at a Sidecar's ingress listener or a Gateway's server. It is
@@ -151,8 +162,9 @@ type ServerTLS struct {
 	// Clients are the accepted names in clients' certificates; empty: all names are accepted.
 	Clients    intern.List[string]
 	Unverified bool // clients' certificates are accepted from every CA
-	// Keys (SHA-256 of the public key, base64) and Hashes (SHA-256 of the certificate, hexadecimal) pin the certificates
-	// of clients. A certificate must match one element of Keys or Hashes; both empty: certificates are not pinned.
+	// Keys (SHA-256 of the public key, base64) and Hashes (SHA-256 of the certificate, hexadecimal) pin the
+	// certificates of clients. A certificate must match one element of Keys or Hashes; both empty: certificates are
+	// not pinned.
 	Keys, Hashes    intern.List[string]
 	Ciphers, Curves intern.List[string] // empty: Envoy's defaults
 	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: those of the port's Protocol
@@ -163,10 +175,12 @@ type ServerTLS struct {
 // Ingress is the input of the listener of one Sidecar ingress with captureMode NONE.
 type Ingress struct {
 	Common
-	Name  string
-	Bind  string              // an IP, or unix://path
-	Also  intern.List[string] // further IPs of the listener
-	Inner InboundPort         // its Port is also the port of the listener
+	Name string
+	Bind string              // an IP, or unix://path
+	Also intern.List[string] // further IPs of the listener
+	// Inner is the traffic of the listener. Its Port is also the port of the listener, which is ignored for a Unix
+	// socket.
+	Inner InboundPort
 	// Closed, Policies, Authentications and Authorizers have the same meaning as in VirtualInbound.
 	Closed          bool
 	Policies        intern.List[*model.Policy]

@@ -14,7 +14,8 @@ import (
 )
 
 // MergesBootstrap reports whether a patch merges its value into the bootstrap (BOOTSTRAP MERGE). As in istiod
-// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and other operations have no effect.
+// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and other operations have no effect,
+// MERGE_AND_REPLACE_LIST included.
 func MergesBootstrap(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP &&
 		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE

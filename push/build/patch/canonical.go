@@ -79,7 +79,7 @@ func canonical(v any, md protoreflect.MessageDescriptor) (any, error) {
 	return fields, nil
 }
 
-// canonicalField does the same as canonical for the value of a field: a map, a list or a single value.
+// canonicalField applies canonical to the value of a field: a map, a list or a single value.
 func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	if entries, is := v.(map[string]any); is && fd.IsMap() {
 		for key, of := range entries {
@@ -104,7 +104,7 @@ func canonicalField(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	return canonicalValue(v, fd)
 }
 
-// canonicalValue does the same as canonical for a single value of a field, or one element of a map or list.
+// canonicalValue applies canonical to a single value of a field, or to one element of a map or list.
 func canonicalValue(v any, fd protoreflect.FieldDescriptor) (any, error) {
 	switch {
 	case fd.Message() != nil && !fd.IsMap():

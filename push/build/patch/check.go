@@ -9,8 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Check validates a message, including the messages in its Anys, against the constraints of Envoy's API. It skips Anys
-// whose type this program does not link, such as Istio's own extensions. The error names the message and the field.
+// Check validates a message, including the messages in its Anys, against the constraints of Envoy's API (ValidateAll).
+// It skips Anys that do not decode or whose type this program does not link, such as Istio's own extensions. The error
+// names the message and the field. m is not changed.
 func Check(m proto.Message) error {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {

@@ -43,9 +43,9 @@ func RemovesCluster(p model.Patch) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
 }
 
-// AddsCluster reports whether a patch adds a cluster to sidecars or gateways, and returns the cluster's name. A patch
-// without a context adds one cluster, for outbound traffic. If the value is not a valid cluster, ok is false; Problem
-// returns the reason.
+// AddsCluster reports whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the cluster's
+// name. A patch without a context adds one cluster, for outbound traffic. ok is also false if the value is not a valid
+// cluster (Problem returns the reason); name then has no meaning.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {

@@ -11,7 +11,7 @@ import (
 // lists interns the lists of patches that Effective passes to build. It holds them weakly.
 var lists intern.Table[model.Patch]
 
-// VersionOf returns the version of a resource, or err if it is not nil. Its results are those of the function build of
+// VersionOf returns r.Version, or err if err is not nil. It converts the results of a builder to those of build in
 // Effective.
 func VersionOf(r *xds.Resource, err error) (string, error) {
 	if err != nil {
@@ -20,10 +20,11 @@ func VersionOf(r *xds.Resource, err error) (string, error) {
 	return r.Version, nil
 }
 
-// Effective returns the patches that change a resource, in order of application. build builds the resource with a list
-// of patches and returns its version; an error of build counts as a version. A patch is effective in either of two
-// cases: adding it to the patches before it changes the version, or removing it from all patches does. With n patches,
-// Effective calls build n+1 times, and once more for each patch to which the first case does not apply.
+// Effective returns the patches that change a resource, in order of application; nil if no patch does. build builds
+// the resource with a list of patches and returns its version. It must give equal versions for equal lists. An error
+// of build counts as a version. A patch is effective in either of two cases: adding it to the patches before it
+// changes the version, or removing it from all patches does. With n patches, Effective calls build n+1 times, and once
+// more for each patch to which the first case does not apply.
 func Effective(
 	patches intern.List[model.Patch], build func(intern.List[model.Patch]) (version string, err error),
 ) (effective []model.Patch) {

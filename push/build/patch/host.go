@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. The caller calls Change for each
-// route, then Add. RoutePatches records the patches that are left out.
+// RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. RoutesOf creates it. The caller
+// calls Change for each route, then Add. Patches that are left out are recorded inside. It is not safe for concurrent
+// use.
 type RoutePatches struct {
 	*omissions
 	changes []model.Patch    // patches that merge into routes or remove them
@@ -23,8 +24,9 @@ type RoutePatches struct {
 type kinds uint8
 
 // HeadOf applies the patches of VIRTUAL_HOST to head, a virtual host without its routes. It returns nil if a patch
-// removes the virtual host. The routes of the result come from patches. If keeps is true, they follow the routes of the
-// virtual host, otherwise they replace them. HeadOf may change head, so the caller must own it.
+// removes the virtual host. The routes of the result come from patches. If keeps is true, they follow the routes of
+// the virtual host; otherwise they replace these routes. HeadOf may change head, so the caller must own it. Patches
+// that are left out are not reported here; ApplyVirtualHost reports them.
 func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.VirtualHost, keeps bool) {
 	itself := filterPatches(patches, changesHost)
 	if len(itself) == 0 {
@@ -58,13 +60,13 @@ func applyToHost(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *
 	})
 }
 
-// RoutesOf returns the patches of HTTP_ROUTE that match the name and domains of a virtual host. It ignores the routes
-// of vh.
+// RoutesOf returns the patches of HTTP_ROUTE that match the name and domains of a virtual host; the result may be
+// Empty. It ignores the routes of vh.
 func RoutesOf(vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	return routesOf(&omissions{resource: "virtual host " + vh.GetName()}, vh, patches)
 }
 
-// routesOf returns the same as RoutesOf; the result records patches that are left out in l.
+// routesOf returns the result of RoutesOf, which records patches that are left out in l.
 func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *RoutePatches {
 	r := &RoutePatches{omissions: l, kinds: map[string]kinds{}}
 	for _, p := range patches {
@@ -84,14 +86,14 @@ func routesOf(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *Rou
 func (r *RoutePatches) Empty() bool { return len(r.changes)+len(r.adds) == 0 }
 
 // Matches reports whether a patch may match the route's name and type of action, so that Change may change or remove
-// the route. It reads only these of the route. Its cost does not grow with the number of patches.
+// the route. Other properties of the route are ignored. The cost does not grow with the number of patches.
 func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	const all = kinds(1) << networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
 }
 
-// Change returns a copy of a route with the patches that match it, or nil if a patch removes the route. If no patch
-// matches, it returns the route itself.
+// Change returns a copy of a route with the patches that match it, or nil if a patch removes the route. If Matches is
+// false, it returns the route itself. Patches whose result Envoy would refuse are left out.
 func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	if !r.Matches(route) {
 		return route
@@ -101,8 +103,9 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns all routes. Of the given routes it reads only the names and the
-// types of actions. The added routes are shared and read-only. It calls pause after each patch.
+// Add inserts the routes that patches add, and returns all routes. It may change the slice routes, but not its
+// elements, of which it reads only the names and the types of actions. The added routes are shared and read-only. It
+// calls pause after each patch.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// InboundRoutes returns the properties of the route configuration for an inbound cluster, which patches match. Such a
-// route configuration is part of a listener and has the name of the cluster. The port is the one in the name: 8080 for
+// InboundRoutes returns the properties, for matching, of the route configuration for an inbound cluster. Such a route
+// configuration is part of a listener and has the name of the cluster. Its port is the one in the name: 8080 for
 // inbound|8080||, and 0 for InboundPassthroughCluster (istio: pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func InboundRoutes(cluster string) RouteConfig {
 	_, port, _, _, _ := xds.ParseCluster(cluster)
@@ -22,10 +22,11 @@ func InboundRoutes(cluster string) RouteConfig {
 
 // RouteConfiguration applies the matching patches to a route configuration and its virtual hosts, and returns the
 // result. The order is Istio's: ROUTE_CONFIGURATION, then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the
-// added virtual hosts. It may change rc, so the caller must own rc. A patch that does not decode, or whose result Envoy
-// would refuse, is left out. A domain that an earlier virtual host has is left out too, because Envoy would refuse the
-// listener. There is an error for each patch that is left out (Left), and for each patch that states another name (a
-// model.Problem).
+// added virtual hosts. It may change rc, so the caller must own rc.
+//
+// A patch that does not decode, or whose result Envoy would refuse, is left out. A domain that an earlier virtual host
+// has is left out too, without an error, because Envoy would refuse the listener. There is an error for each patch
+// that is left out (Left), and for each patch that states another name (a model.Problem).
 func RouteConfiguration(
 	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
 ) (*routev3.RouteConfiguration, []error) {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. Its text is the text of Problem: object, field and
-// reason.
+// Left is the error of a patch that is left out of a resource. Its text is that of the embedded Problem: object, field
+// and reason.
 type Left struct {
 	model.Problem
 	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"

@@ -1,7 +1,9 @@
-// Package patch applies the patches of EnvoyFilters to Envoy's messages, and determines which patches match a resource.
+// Package patch applies the patches of EnvoyFilters to Envoy's messages, and determines which patches match a
+// resource. A patch is one entry of configPatches. Patches with values that Envoy would refuse are left out of
+// resources, and reported as errors (Left).
 //
-// Owns: nothing; the functions are pure.  Reads: the patches of its arguments.  Never: the snapshot; an encoded
-// resource.
+// Owns: nothing; the functions are pure and safe for concurrent use. Reads: its arguments only. Never: the snapshot of
+// all records; an encoded resource.
 package patch
 
 import (

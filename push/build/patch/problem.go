@@ -33,14 +33,15 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
-// Problem returns an error if a patch cannot be applied to any resource, so that builders skip it. The error is a
-// model.Problem of the EnvoyFilter and the field. The operation or the value is missing, the value does not decode, or
-// a value to add or replace violates a constraint of Envoy's API. A value to merge may be an incomplete message, so the
-// constraints are not checked for it. A BOOTSTRAP patch must not state fields that only the agent may set.
+// Problem returns an error if a patch cannot be applied to any resource; builders skip such patches. The error is a
+// model.Problem that names the EnvoyFilter and the field. Reasons: the operation or the value is missing, the value
+// does not decode, a value to add or replace violates a constraint of Envoy's API, or a BOOTSTRAP patch states a field
+// that only the agent may set. A value to merge may be an incomplete message, so constraints are not checked for it.
+// The result is nil for REMOVE, and for an applyTo that this package does not support.
 func Problem(p model.Patch) error {
 	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
-		return nil // the normaliser reports it (store/normal/fields), and no builder applies it
+		return nil // the normaliser reports such a patch (store/normal/fields), and no builder applies it
 	}
 	value := valueOf(p, message().ProtoReflect().Type())
 	switch op := operation(p); {
@@ -96,7 +97,7 @@ func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)
 }
 
-// faultOf returns an error with a code, as fault does.
+// faultOf returns the error of fault with another code than problem.Invalid.
 func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }

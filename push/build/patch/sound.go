@@ -10,8 +10,8 @@ import (
 )
 
 // mergedInto returns m with a patch merged into it. If Envoy would refuse the result, it returns m unchanged and
-// records the patch in l. Most values cannot make a valid message invalid (mergesSafely), so it merges them in place.
-// Other values are merged into a copy, which is validated. The caller must own m.
+// records the patch in l. Most values cannot make a valid message invalid (mergesSafely); these are merged into m
+// itself. Other values are merged into a copy, which is validated. The caller must own m.
 func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
 		l.omit(p, Merge(p, m))
@@ -27,9 +27,9 @@ func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 // soundness states which valid messages stay valid when a value is merged into them. The length of lists is not
 // considered.
 type soundness struct {
-	never bool // there is no such message
-	// parts are the paths of the messages in the value that lack required fields. A message stays valid if it already has
-	// a message at each of these paths.
+	never bool // no message is certain to stay valid
+	// parts are the paths of the messages in the value that lack required fields. A message stays valid if it already
+	// has a message at each of these paths.
 	parts [][]protoreflect.FieldDescriptor
 }
 

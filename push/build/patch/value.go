@@ -70,7 +70,7 @@ func decode(p model.Patch, of protoreflect.MessageType) decoded {
 }
 
 // sharedValue returns the patch's value as a message of the type M. The message is shared and read-only. The error
-// names the EnvoyFilter and the field that is missing or does not decode.
+// names the EnvoyFilter and the field that is missing or invalid.
 func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	var none M
 	value := valueOf(p, none.ProtoReflect().Type())
@@ -80,8 +80,8 @@ func sharedValue[M proto.Message](p model.Patch) (M, error) {
 	return value.message.(M), nil
 }
 
-// wholeValue returns the same as sharedValue, for a value that must be a complete message. It also fails if Envoy would
-// refuse the message.
+// wholeValue is sharedValue for a value that must be a complete message: it also fails if Envoy would refuse the
+// message.
 func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	m, err := sharedValue[M](p)
 	if err == nil {

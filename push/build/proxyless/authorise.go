@@ -20,9 +20,10 @@ func hostPort(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems returns an error for each field of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41).
-// Servers do not support external authorization, tokens, path templates and TLS server names. They refuse rules on some
-// headers, and never see others. Server.Build makes a server with such a policy refuse all calls.
+// Problems returns an error for each field of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41); nil
+// if all can be enforced. Servers do not support external authorization, tokens, path templates and TLS server names.
+// They refuse rules on some headers, and never see some others. Server.Build makes a server with such a policy refuse
+// all calls. Each element of policies must be an AuthorizationPolicy.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {

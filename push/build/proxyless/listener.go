@@ -20,7 +20,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the API listener of a gRPC client. The error is that of xds.Encode.
+// Build encodes the API listener of a gRPC client, which requests the route configuration Route. The error is that of
+// xds.Encode.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -42,8 +43,9 @@ func serverName(bind string, port uint32) string {
 	return xds.ServerListener + hostPort(bind, port)
 }
 
-// Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection; RBAC filters
-// enforce the policies. The error names the listener and the constraint of Envoy's API that it violates.
+// Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection. RBAC filters
+// enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. The error names the
+// listener and the constraint of Envoy's API that it violates.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{

@@ -1,8 +1,9 @@
-// Package proxyless builds the listeners of applications with gRPC's own xDS client: API listeners, which lead clients
-// to routes, and listeners of servers. The listeners have only fields and filters that grpc-go supports (gRFC A27, A36,
-// A41), because grpc-go refuses a listener with an unknown filter.
+// Package proxyless builds the listeners of applications with gRPC's own xDS client: API listeners, by which clients
+// find routes, and listeners of servers. The listeners have only fields and filters that grpc-go supports (gRFC A27,
+// A36, A41), because grpc-go refuses a listener with an unknown filter.
 //
-// Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
+// Owns: nothing. Reads: its Specs (Client and Server) only. Never: the snapshot of all records, a view (the
+// configuration of a group of proxies), a clock.
 package proxyless
 
 import (

@@ -17,8 +17,9 @@ import (
 // body.
 const maxDirectResponse = 1 << 20
 
-// Build encodes the route configuration as a rope: the head, then the encoded virtual hosts unchanged. Envoy accepts
-// the fields of a message in any order. The error names a constraint of Envoy's API that the head violates.
+// Build encodes the route configuration as a rope: the encoded head (all fields except virtual hosts), then Hosts
+// unchanged. Envoy accepts the fields of a message in any order. Patches that Envoy would refuse are left out of the
+// head. The error names a constraint of Envoy's API that the head violates.
 func (s Spec) Build() (*xds.Resource, error) {
 	head, _ := s.head()
 	if err := head.ValidateAll(); err != nil {
@@ -27,7 +28,7 @@ func (s Spec) Build() (*xds.Resource, error) {
 	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
 }
 
-// head returns the patched route configuration without its virtual hosts, and the patches that it leaves out.
+// head returns the patched route configuration without its virtual hosts, and the errors of Problems.
 func (s Spec) head() (*routev3.RouteConfiguration, []error) {
 	return patch.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
@@ -37,17 +38,18 @@ func (s Spec) head() (*routev3.RouteConfiguration, []error) {
 	}, s.Patches.All())
 }
 
-// Patched reports whether the head has patches.
+// Patched reports whether the Spec has patches, which may have no effect.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems lists the patches that Build leaves out of the head.
+// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the name it leaves out
+// (a model.Problem).
 func (s Spec) Problems() []error {
 	_, problems := s.head()
 	return problems
 }
 
-// Effective returns the patches that change the built configuration, in order of application. The others are without
-// effect or left out.
+// Effective returns the patches that change the built configuration, in order of application. Other patches are
+// without effect or left out.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some

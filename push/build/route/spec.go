@@ -1,6 +1,8 @@
-// Package route builds route configurations: a small head, and the encoded virtual hosts after it.
+// Package route encodes route configurations: a small head, and after it the virtual hosts, which package vhost
+// encoded.
 //
-// Owns: nothing.  Reads: its Spec and nothing else.  Never: the snapshot, a view; the bytes of a virtual host.
+// Owns: nothing. Reads: its Spec only. Never: the snapshot of all records, a view (the configuration of a group of
+// proxies); decodes a virtual host.
 package route
 
 import (
@@ -9,10 +11,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec is the input of one outbound RouteConfiguration.
+// Spec contains all inputs of one RouteConfiguration.
 type Spec struct {
 	Name  string                     // "80", or "host:port"
-	Hosts intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
+	Hosts intern.List[*xds.Fragment] // encoded virtual hosts by name, the catch-all last
 	// WithPorts makes Envoy compare the domains of virtual hosts with the request's host and port, not the host alone.
 	WithPorts bool
 	Patches   intern.List[model.Patch] // matching MERGE patches of ROUTE_CONFIGURATION, in order of application

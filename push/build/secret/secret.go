@@ -1,7 +1,8 @@
-// Package secret builds Envoy's Secrets: a certificate with its private key, or the CAs and CRL of a validation.
+// Package secret builds Envoy's Secrets: a certificate with its private key (Pair), or the CAs and the CRL that verify
+// peers (Trust).
 //
-// Owns: nothing. Reads: Pair and Trust. Never: the snapshot; a version or an error that reveals a part of a private
-// key.
+// Owns: nothing. Reads: Pair and Trust. Never: the snapshot of all records; a version or an error that reveals a part
+// of a private key.
 package secret
 
 import (
@@ -15,17 +16,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Pair is the input of a certificate chain with its private key.
+// Pair is the input of a Secret with a certificate chain and its private key.
 type Pair struct {
 	Name   string // resource name that the proxy requested
 	Secret *model.Secret
-	// Key is the decrypted private key of the Secret. Secret itself holds no decrypted key. Key prints as [sealed].
+	// Key is the decrypted private key of the Secret; nil: the key is not available. Secret itself contains only an
+	// encrypted key. Key prints as [sealed].
 	Key *model.PrivateKey
 }
 
 // Build encodes the certificate chain, the private key and the OCSP staple. The version is a hash of the public parts
-// and of the private key's MAC. So it is equal on all replicas, and stays when the same key is encrypted again. The
-// error is a model.Problem if the Secret has no certificate chain or Key is nil.
+// and of the private key's MAC. The version is therefore equal on all replicas, and does not change when the same key
+// is encrypted again. The error is a model.Problem if the Secret has no certificate chain or Key is nil. The resource
+// contains the private key in plain text.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxCounters and maxHistograms limit the statistics of one access log. A set of label values needs one counter and
-// three histograms for requests, and four counters for connections. So there are 2,000 sets for requests, and 500 for
-// connections. Further sets are not counted. A scope that all listeners share (sharing_name) would limit the whole
-// proxy, but with it Envoy 1.40 crashes at the end of its validate mode.
+// maxCounters and maxHistograms limit the statistics of one access log. A set of label values of requests needs one
+// counter and three histograms, and one of connections needs four counters. So Envoy counts 2,000 sets of requests, or
+// 500 sets of connections, and ignores further sets. A limit for the whole proxy would need a scope that all listeners
+// share (sharing_name), with which Envoy 1.40 crashes at the end of its validate mode.
 const (
 	maxCounters   = 2_000
 	maxHistograms = 3 * maxCounters
@@ -39,8 +39,9 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 	return all
 }()
 
-// Counts returns the access log that counts requests or connections, for proxies that count by access log (ByLog). It
-// returns nil for other proxies, or if metrics are off. The result may be shared and is read-only.
+// Counts returns the access log that counts the requests or connections of a side, for proxies that count by access log
+// (ByLog). It returns nil for other proxies, and if metrics are off: by Metrics.Off, or by default, if no Telemetry has
+// settings of metrics and the mesh's default providers lack Prometheus. The result may be shared and is read-only.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
 	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -51,7 +52,7 @@ func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accessl
 	return plainCounts[side]
 }
 
-// Counted reports whether the access log of Counts counts a metric. metric is Istio's name without "istio_".
+// Counted reports whether the access log of Counts can count a metric. metric is Istio's name without "istio_".
 func Counted(metric string) bool {
 	is := func(c counted) bool { return c.name == istiometrics.Prefix+metric }
 	return slices.ContainsFunc(ofRequests, is) || slices.ContainsFunc(ofConnections, is)
@@ -114,7 +115,8 @@ func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	return l
 }
 
-// overridesOf returns the overrides of a metric's tags, and whether the metric is dropped.
+// overridesOf returns the overrides of the tags of a metric, and whether the metric is dropped. metric has no prefix
+// "istio_".
 func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	for _, o := range m.Overrides.All() {
 		if o.Metric == metric {
@@ -127,7 +129,8 @@ func (m Metrics) overridesOf(metric string) (tags []Override, dropped bool) {
 	return tags, dropped
 }
 
-// tags returns the tags of a metric with overrides applied. From the tags, push/istiometrics computes Istio's labels.
+// tags returns the tags of a metric with overrides applied. push/istiometrics computes Istio's labels from the tags. An
+// override whose expression Format does not support has no effect.
 func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
 	add := func(name, value string) { all = append(all, &statslogv3.Config_Tag{Name: name, ValueFormat: value}) }
 	var removed []string

@@ -46,8 +46,8 @@ var jsonFormat = map[string]string{
 	"upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
 }
 
-// formatters declares the operator REQ_WITHOUT_QUERY, which is an extension of Envoy and must be declared where a
-// format uses it.
+// formatters declares the operator REQ_WITHOUT_QUERY. The operator is an extension of Envoy, so each configuration with
+// a format that uses it must declare it.
 var formatters = []*corev3.TypedExtensionConfig{{
 	Name: "envoy.formatter.req_without_query", TypedConfig: xds.Any(&reqwithoutqueryv3.ReqWithoutQuery{}),
 }}
@@ -65,7 +65,7 @@ func fieldsUseFormatter(fields *structpb.Struct) bool {
 	return false
 }
 
-// defaultFields returns jsonFormat as a new message.
+// defaultFields returns jsonFormat as a message, which belongs to the caller.
 func defaultFields() *structpb.Struct {
 	s := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(jsonFormat))}
 	for field, operator := range jsonFormat {

@@ -21,7 +21,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// MeshLog is the Provider of a Log that goes to the mesh's accessLogFile.
+// MeshLog is the value of Log.Provider for an access log to the file of the mesh's accessLogFile.
 const MeshLog = ""
 
 // These are Istio's names of the built-in provider and its file, and Istio's default log names (istio:
@@ -42,16 +42,18 @@ var peerStates = []string{"upstream_peer", "downstream_peer"}
 var legacyPeers = slices.Concat(peerStates,
 	[]string{"wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id"})
 
-// AccessLogs returns the access logs of requests and connections. If the Spec has no logs, the result is the log of the
-// mesh's accessLogFile, provided that the mesh has one and that caps, the capabilities of the proxy, have file logs.
-// A log that is disabled, or whose provider is unknown or not for access logs, is left out.
+// AccessLogs returns the access logs of requests and connections, in the order of the Spec. A log that is disabled, or
+// whose provider is unknown or not for access logs, is left out. If the Spec has no logs, the result is the log to the
+// mesh's accessLogFile; nil if the mesh has no such file, or if caps, the capabilities of the proxy, lack file logs.
+// caps does not restrict the logs of a Spec. The caller owns the result.
 func (s Spec) AccessLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	return s.logs(mesh, caps, nil)
 }
 
-// UnmatchedLogs returns the access logs of connections that match no filter chain (response flag NR). No filter sees
-// such connections, so the listener logs them. The logs are those of AccessLogs. The result is nil if the mesh disables
-// the listener log (disableEnvoyListenerLog).
+// UnmatchedLogs returns the access logs of connections that match no filter chain (response flag NR). The listener
+// itself writes these logs, because no filter sees such connections. They are the logs of AccessLogs with a filter for
+// the flag. The result is nil if the mesh disables the listener log (disableEnvoyListenerLog). The elements may share
+// that filter.
 func (s Spec) UnmatchedLogs(mesh *meshv1.MeshConfig, caps xds.Caps) []*accesslogv3.AccessLog {
 	if mesh.GetDisableEnvoyListenerLog() {
 		return nil
@@ -82,7 +84,7 @@ func (s Spec) logs(mesh *meshv1.MeshConfig, caps xds.Caps, filter *accesslogv3.A
 	return all
 }
 
-// celFilter returns the filter of a CEL expression; nil for an empty one.
+// celFilter returns the log filter of a CEL expression; nil for an empty expression.
 func celFilter(expression string) *accesslogv3.AccessLogFilter {
 	if expression == "" {
 		return nil

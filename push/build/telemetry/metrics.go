@@ -16,8 +16,9 @@ import (
 var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
 
 // Stats returns the configuration of the filter istio.stats, which is equal for HTTP and TCP. It returns nil if metrics
-// are off, or if caps, the capabilities of the proxy, lack the filter. Inbound listeners and gateways pass inbound.
-// There, a client outside of the mesh can choose any Host header, so the filter does not read the destination from it.
+// are off (as for Counts), or if caps, the capabilities of the proxy, lack the filter. Callers set inbound for inbound
+// listeners and for gateways. There, a client outside of the mesh can choose any Host header, so the filter does not
+// derive the destination from that header. The result may be shared and is read-only.
 func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
 	switch m := s.Metrics; {
 	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -65,7 +66,7 @@ func stats(inbound bool, m Metrics) *anypb.Any {
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
 }
 
-// metric encodes the overrides of one metric; there is at least one.
+// metric encodes the overrides of one metric. There is at least one override.
 func metric(of []Override) map[string]any {
 	out, dimensions := map[string]any{"name": of[0].Metric}, map[string]any{}
 	var removed []any

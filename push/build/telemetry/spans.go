@@ -27,9 +27,9 @@ const exportTimeout = 5 * time.Second
 // samplingPath is the path of Dynatrace's API that returns the sampling configuration.
 const samplingPath = "api/v2/samplingConfiguration"
 
-// Build returns the tracing settings of a connection manager. Without a provider's name they state no tracer, and Envoy
-// uses the tracer of its bootstrap. It returns nil if tracing is off, if the mesh does not have the provider, or if the
-// provider is not for spans.
+// Build returns the tracing settings of a connection manager. Without a provider's name, the settings contain no
+// tracer, and Envoy uses the tracer of its bootstrap. Build returns nil if tracing is off, if the mesh does not have
+// the provider, or if the provider is not for spans. The caller owns the result.
 func (t Tracing) Build(mesh *meshv1.MeshConfig) *hcmv3.HttpConnectionManager_Tracing {
 	if !t.On {
 		return nil

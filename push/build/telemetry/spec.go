@@ -1,5 +1,6 @@
-// Package telemetry builds the access logs, tracing and metrics of listeners. The plan decides which of them are on,
-// and with which provider. The settings of a provider come from meshConfig.extensionProviders.
+// Package telemetry builds the settings of access logs, tracing and metrics in listeners, from Specs. The planner
+// (push/plan/telemetry) decides which logs, spans and metrics are on, and with which provider. The settings of a
+// provider come from meshConfig.extensionProviders.
 //
 // Owns: nothing.  Reads: its Specs, and the providers of the mesh configuration.  Never: the snapshot, a view, a clock.
 package telemetry
@@ -15,42 +16,43 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Spec holds the telemetry settings of a proxy's listeners of one direction. It is comparable. With the zero Spec, the
-// mesh's accessLogFile and defaultProviders.metrics decide about access logs and metrics, and no spans are sent.
+// Spec contains the telemetry settings of a proxy's listeners of one direction. It is comparable. With the zero Spec,
+// the mesh's accessLogFile and defaultProviders.metrics decide about access logs and metrics, and no spans are sent.
 type Spec struct {
-	// Logs are the access logs, sorted by provider. With at least one log, even a disabled one, accessLogFile is ignored.
+	// Logs are the access logs, sorted by provider. With at least one log, even a disabled one, accessLogFile is
+	// ignored.
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
-	By      intern.List[model.Key] // the Telemetries with settings of logs or metrics
+	By      intern.List[model.Key] // keys of the Telemetries that set logs or metrics
 }
 
 // Log is one access log.
 type Log struct {
 	Provider string  // name of the provider, or MeshLog
-	To       Service // the provider's service
+	To       Service // the provider's service; zero for a file
 	Filter   string  // CEL expression that an entry must satisfy to be logged; empty: every entry is logged
 	Disabled bool    // the log is off
 }
 
-// Service is the service behind a provider: its host, and the name of its cluster. The zero Service means that the
-// provider has no service.
+// Service is the service to which a provider sends data: its host, and the name of its cluster in Envoy. The zero
+// Service means that the provider has no service.
 type Service struct{ Host, Cluster string }
 
-// Tracing holds the settings of spans. With the zero Tracing no spans are sent.
+// Tracing contains the settings of spans. With the zero Tracing no spans are sent.
 type Tracing struct {
 	On       bool    // spans are sent
 	Provider string  // name of the provider; empty: the tracer of the proxy's bootstrap
 	To       Service // the provider's service
 	Sampler  Service // the service of the provider's sampler; zero: To
 	Name     string  // service name in the proxy's spans (node.cluster)
-	Sampling float64 // percentage to sample of the requests without a sampling decision of the caller
+	Sampling float64 // percentage of requests that are sampled if the caller has not decided; 0 to 100
 	Tags     intern.List[Tag]
 	// MaxPathTagLength is the number of bytes after which paths in spans are cut; 0: Envoy's 256.
 	MaxPathTagLength uint32
 	RequestID        bool                   // the request ID carries the sampling decision
 	NoPropagation    bool                   // trace headers are not forwarded
-	By               intern.List[model.Key] // the Telemetries with settings of spans
+	By               intern.List[model.Key] // keys of the Telemetries that set spans
 }
 
 // Kind names the source of a Tag's value.
@@ -70,28 +72,28 @@ type Tag struct {
 	Name    string // in the span
 	Kind    Kind   // source of the value
 	Value   string // depends on Kind
-	Default string // value if the variable or header is missing; empty: the tag is left out
+	Default string // value if the variable or header is missing; empty: Envoy omits the tag
 }
 
-// Metrics holds the settings of Istio's metrics. The filter istio.stats or Envoy's stats access logger counts them.
-// With the zero Metrics, all metrics are counted if the mesh's default providers of metrics include a Prometheus
-// provider.
+// Metrics contains the settings of Istio's metrics, which the filter istio.stats or Envoy's stats access logger counts.
+// With the zero Metrics, all metrics are counted if the mesh's default providers of metrics include Prometheus, and no
+// metrics otherwise.
 type Metrics struct {
-	Said      bool                  // a Telemetry has settings of metrics; false: the other fields are ignored
+	Said      bool                  // a Telemetry decides; false: the default providers do, and the other fields are zero
 	Off       bool                  // nothing is counted
 	Overrides intern.List[Override] // sorted by metric, then by tag
-	Interval  time.Duration         // between two updates for an open TCP connection; 0: the filter's 5 s
+	Interval  time.Duration         // time between updates for an open TCP connection; 0: the filter's default, 5 s
 }
 
 // Override changes a metric, or one of its tags.
 type Override struct {
-	Metric string // without istio_
+	Metric string // Istio's name without "istio_"
 	Drop   bool   // the metric is not counted
 	Tag    string // empty: the override concerns the metric itself
-	Value  string // CEL expression of the tag's value; empty: the tag is left out
+	Value  string // CEL expression of the tag's value; empty: the tag is removed
 }
 
-// WithoutSpans returns the Spec without spans, for listeners without HTTP.
+// WithoutSpans returns a copy of the Spec that sends no spans, for listeners without HTTP.
 func (s Spec) WithoutSpans() Spec {
 	s.Tracing = Tracing{}
 	return s
@@ -109,9 +111,8 @@ var builtIn = []*meshv1.MeshConfig_ExtensionProvider{
 	}},
 }
 
-// Provider returns the provider with a name, or nil if no provider has it. Names are compared without regard to case.
-// The mesh's own providers come before the built-in ones (prometheus, envoy). The result belongs to mesh and is
-// read-only.
+// Provider returns the provider with a name; nil if no provider has the name. Upper and lower case are equal. The
+// mesh's own providers precede the built-in ones (prometheus, envoy). The result is shared and read-only.
 func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_ExtensionProvider {
 	for _, list := range [][]*meshv1.MeshConfig_ExtensionProvider{mesh.GetExtensionProviders(), builtIn} {
 		for _, p := range list {
@@ -125,12 +126,12 @@ func Provider(mesh *meshv1.MeshConfig, name string) *meshv1.MeshConfig_Extension
 
 // Address is the address of a service, as a provider states it.
 type Address struct {
-	Service string // NAMESPACE/HOST, or HOST
+	Service string // NAMESPACE/HOST or HOST
 	Port    uint32
 }
 
-// ServiceOf returns the service to which a provider's access logs or spans are sent. It returns false for nil and for
-// providers without a service.
+// ServiceOf returns the address of the service to which a provider's access logs or spans are sent. It returns the zero
+// Address and false for nil, and for providers without a service.
 func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	type named interface {
 		GetService() string
@@ -158,20 +159,21 @@ func ServiceOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	return Address{of.GetService(), of.GetPort()}, true
 }
 
-// SamplerOf returns the service that a provider's Dynatrace sampler states. It returns false if the provider has no
-// such sampler, or the sampler states no service and uses the provider's.
+// SamplerOf returns the address of the service that a provider's Dynatrace sampler states. It returns the zero Address
+// and false for a provider without such a sampler, and for a sampler that states no service. That sampler uses the
+// service of the provider. nil has no sampler.
 func SamplerOf(p *meshv1.MeshConfig_ExtensionProvider) (Address, bool) {
 	api := p.GetOpentelemetry().GetDynatraceSampler().GetHttpService()
 	return Address{api.GetService(), api.GetPort()}, api != nil
 }
 
-// Samples reports whether a provider has a sampler, which then decides about all spans.
+// Samples reports whether a provider has a sampler of its own, which then decides about all spans. nil has no sampler.
 func Samples(p *meshv1.MeshConfig_ExtensionProvider) bool {
 	return p.GetOpentelemetry().GetSampling() != nil
 }
 
-// LogCap returns the capability that a proxy needs to write a provider's access log. It returns false if the provider
-// is nil or not for access logs.
+// LogCap returns the capability that a proxy needs to write a provider's access log. It returns 0 and false if the
+// provider is nil or not for access logs.
 func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
@@ -186,8 +188,8 @@ func LogCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	return 0, false
 }
 
-// TracerCap returns the capability that a proxy needs to send spans to a provider. It returns false if the provider is
-// nil or not for spans.
+// TracerCap returns the capability that a proxy needs to send spans to a provider. It returns 0 and false if the
+// provider is nil or not for spans.
 func TracerCap(p *meshv1.MeshConfig_ExtensionProvider) (xds.Caps, bool) {
 	switch p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_Zipkin:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// These are the supported forms of CEL expressions. attribute is an attribute that Envoy has without Istio's filters,
-// for instance request.host or request.headers['x-team']
+// attribute, literal and asText match the supported CEL expressions. attribute is an attribute that Envoy has without
+// Istio's filters, for instance request.host or request.headers['x-team']
 // (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes). literal is a quoted text.
 // asText is string() around an expression.
 var (
@@ -17,8 +17,9 @@ var (
 )
 
 // Format converts the CEL expression of a tag's value to a format of Envoy's access logs. It supports a quoted text, or
-// one attribute with or without string() around it. For other expressions it returns false: Envoy would refuse the
-// whole listener for a function that it lacks, such as string() and concatenation.
+// one attribute with or without string() around it, and ignores white space around the expression. For any other
+// expression it returns an empty format and false, because Envoy refuses a whole listener for a function that it lacks,
+// such as concatenation.
 func Format(expression string) (format string, ok bool) {
 	expression = strings.TrimSpace(expression)
 	if literal.MatchString(expression) {

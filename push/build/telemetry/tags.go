@@ -5,8 +5,8 @@ import (
 	tracingv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 )
 
-// DryRunTags are the span tags with the results of AuthorizationPolicies in dry runs. Envoy leaves out a tag without a
-// result (istio: pilot/pkg/networking/core/tracing.go).
+// DryRunTags are the span tags with the results of AuthorizationPolicies in dry runs. Envoy omits a tag without a
+// result (istio: pilot/pkg/networking/core/tracing.go). Callers must not change them.
 var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.allow_policy.name", Kind: DryRun, Value: "istio_dry_run_allow_shadow_effective_policy_id"},
 	{Name: "istio.authorization.dry_run.allow_policy.result", Kind: DryRun, Value: "istio_dry_run_allow_shadow_engine_result"},
@@ -14,7 +14,7 @@ var DryRunTags = []Tag{
 	{Name: "istio.authorization.dry_run.deny_policy.result", Kind: DryRun, Value: "istio_dry_run_deny_shadow_engine_result"},
 }
 
-// encodeTags encodes tags of spans.
+// encodeTags encodes the tags of spans, in order.
 func encodeTags(tags []Tag) (out []*tracingv3.CustomTag) {
 	for _, t := range tags {
 		out = append(out, t.encode())

@@ -36,14 +36,14 @@ type operations struct {
 	authority         string // new host of the request, for a rewrite; empty: the host stays
 }
 
-// headerChange holds the headers to add or overwrite, and the names of headers to remove.
+// headerChange contains the headers to add or overwrite, and the names of headers to remove.
 type headerChange struct {
 	add    []*corev3.HeaderValueOption
 	remove []string
 }
 
-// headerOperations encodes a Headers message. Envoy changes the host only by a rewrite, so the header operations on it
-// become operations.authority.
+// headerOperations encodes a Headers message. Envoy can change the host only by a rewrite, so operations that add or
+// set the host become operations.authority.
 func headerOperations(in *networkingv1.Headers) operations {
 	ops := operations{request: headerChanges(in.GetRequest()), response: headerChanges(in.GetResponse())}
 	for _, values := range []map[string]string{in.GetRequest().GetAdd(), in.GetRequest().GetSet()} {
@@ -100,7 +100,7 @@ func validateFormats(r *routev3.Route) error {
 	return nil
 }
 
-// redirectCodes maps HTTP status codes to Envoy's; 0 is a redirect without a code.
+// redirectCodes maps the HTTP status of a redirect to Envoy's code. 0 stands for a redirect that states no status.
 var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	0:   routev3.RedirectAction_MOVED_PERMANENTLY,
 	301: routev3.RedirectAction_MOVED_PERMANENTLY,
@@ -189,8 +189,8 @@ func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction encodes a percentage, which it limits to 0 to 100, with four decimal digits. If p is nil it encodes the
-// whole percent of otherwise.
+// fraction encodes a percentage with four decimal digits. It limits the percentage to 0 to 100. If p is nil, it encodes
+// otherwise, which it cuts to a whole percentage.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}

@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Effective returns the patches that change the virtual host or its routes, in order of application.
+// Effective returns the patches that change the virtual host or its routes, in order of application; nil without such
+// patches. It builds the virtual host up to twice for each patch. The caller owns the slice.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -15,7 +16,8 @@ func (s Spec) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patches that change the virtual host or its routes, in order of application.
+// Effective returns the patches that change the virtual host or its routes, in order of application; nil without such
+// patches. It builds the virtual host up to twice for each patch. The caller owns the slice.
 func (s CatchAll) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
@@ -23,7 +25,7 @@ func (s CatchAll) Effective() []model.Patch {
 	})
 }
 
-// Effective returns the patch that adds the virtual host.
+// Effective returns the patch that adds the virtual host, also if its value is invalid.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
 
 // versionOf returns the hash of a fragment as a string, or err.
@@ -37,8 +39,8 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 // Patched reports whether the Spec has patches, which may match the virtual host or its routes.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns an error for each patch that Fragment leaves out. It returns nil if Fragment fails. The function
-// Problems lists the rules of a VirtualService that are left out.
+// Problems returns an error for each patch that Fragment leaves out; nil if the virtual host cannot be built even
+// without patches. The function Problems of this package lists the rules of a VirtualService that Fragment leaves out.
 func (s Spec) Problems() []error {
 	f, err := s.buildUnpatched(func() {})
 	if err != nil {

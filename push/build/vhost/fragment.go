@@ -18,20 +18,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// These are the field numbers of RouteConfiguration.virtual_hosts and VirtualHost.routes.
+// fieldVirtualHosts and fieldRoutes are the field numbers of RouteConfiguration.virtual_hosts and VirtualHost.routes.
 const (
 	fieldVirtualHosts = 2
 	fieldRoutes       = 3
 )
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. If a patch removes the virtual
-// host, the fragment has no bytes; a rope may contain such a fragment. A rule that Envoy would refuse is left out, and
-// the other rules stay. Fragment fails if the Spec has no domains, if a string is not valid UTF-8, or if the patched
-// virtual host violates a constraint of Envoy's API.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. A rule or patch that Envoy
+// would refuse is left out, and the others stay. If a patch removes the virtual host, the fragment has a name and no
+// bytes. Errors: a domain or the patched virtual host violates a constraint of Envoy's API, the Spec has no domains, or
+// a string is not valid UTF-8. The result may share encoded routes with other fragments, and is read-only.
 func (s Spec) Fragment() (*xds.Fragment, error) { return s.FragmentInPieces(func() {}) }
 
-// FragmentInPieces returns the same as Fragment, with the same errors. It calls pause between small pieces of the work,
-// so that the caller can do other work there.
+// FragmentInPieces returns the result and the errors of Fragment. It calls pause, which is not nil, between small
+// pieces of the work, so that the caller can do other work there.
 func (s Spec) FragmentInPieces(pause func()) (*xds.Fragment, error) {
 	f, err := s.buildUnpatched(pause)
 	if err != nil || s.Patches.Len() == 0 {
@@ -75,7 +75,7 @@ func (s Spec) buildUnpatched(pause func()) (*xds.Fragment, error) {
 	return xds.JoinFragment(vh.Name, fieldVirtualHosts, vh, fieldRoutes, parts)
 }
 
-// decode decodes the virtual host of a fragment.
+// decode decodes the virtual host of a fragment, which must have bytes.
 func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 	rc := &routev3.RouteConfiguration{}
 	if err := proto.Unmarshal(f.Bytes, rc); err != nil {
@@ -89,12 +89,12 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 // link-local addresses (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. allow_any leads to
-// PassthroughCluster or to the egress proxy's cluster, and allow_any_dynamic_dns to AllowAnyDynamicDNSCluster.
-// block_all answers 502
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). If a
-// patch removes the virtual host, the fragment has no bytes. The error names the constraint of Envoy's API that the
-// patched virtual host violates.
+// Fragment encodes the virtual host as the field virtual_hosts of a RouteConfiguration. Requests go to
+// PassthroughCluster or to the cluster EgressProxy (allow_any), to AllowAnyDynamicDNSCluster (allow_any_dynamic_dns),
+// or get status 502 (block_all); see
+// https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode. If a patch
+// removes the virtual host, the fragment has no bytes. The error names the constraint of Envoy's API that the patched
+// virtual host violates.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return patchAndEncode(s.build(), s.Patches) }
 
 // build returns the virtual host without patches.
@@ -132,8 +132,8 @@ func (s CatchAll) passThrough(cluster string) *routev3.Route_Route {
 	return &routev3.Route_Route{Route: action}
 }
 
-// Fragment encodes the virtual host in the patch's value. The error names the patch, and the field that does not decode
-// or that Envoy would refuse.
+// Fragment encodes the virtual host in the patch's value as the field virtual_hosts of a RouteConfiguration. The error
+// names the patch, and the field that cannot be decoded or that Envoy would refuse.
 func (s Added) Fragment() (*xds.Fragment, error) {
 	vh, err := s.build()
 	if err != nil {
@@ -142,8 +142,8 @@ func (s Added) Fragment() (*xds.Fragment, error) {
 	return xds.EncodeFragment(vh.Name, fieldVirtualHosts, vh)
 }
 
-// Domains returns the domains of the added virtual host, or nil if the patch's value is not a valid virtual host. The
-// plan uses them to keep domains unique within a route configuration.
+// Domains returns the domains of the added virtual host; nil if the patch's value is not a valid virtual host. The
+// planner reads them to keep domains unique within a route configuration. The caller owns the slice.
 func (s Added) Domains() []string {
 	vh, err := s.build()
 	if err != nil {
@@ -186,7 +186,8 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 }
 
 // Problems returns an error for each match of a VirtualService's http rules that Fragment leaves out because Envoy
-// would refuse it. Each error is a model.Problem of the VirtualService that names the rule, the field and the reason.
+// would refuse it, for a proxy with all capabilities. Each error is a model.Problem of the VirtualService that names
+// the rule, the field and the reason.
 func Problems(vs *model.VirtualService) []error {
 	d := newRouteBuilder(Spec{Caps: ^xds.Caps(0)})
 	var out []error
@@ -209,7 +210,7 @@ func Problems(vs *model.VirtualService) []error {
 	return out
 }
 
-// defaultRoutes returns the only route of a host without a VirtualService: all requests go to the service.
+// defaultRoutes returns the only route of a host without a VirtualService. It sends all requests to the service.
 func (d *routeBuilder) defaultRoutes() []*routev3.Route {
 	var dest Destination
 	if all := d.Destinations.All(); len(all) > 0 {

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// errEmptyMatch is the error of a match on a string that states no string.
+// errEmptyMatch is the error of a string match without exact, prefix or regex.
 var errEmptyMatch = errors.New("no exact, prefix or regex")
 
 // matchAll returns a match for every request.

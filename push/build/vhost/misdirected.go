@@ -9,14 +9,14 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// skippedFilters are the filters that are off for misdirected requests. The client repeats such a request on another
-// connection, where the filters apply. The filters for rate limits come from EnvoyFilters.
+// skippedFilters are the filters that are disabled for misdirected requests. The client repeats such a request on
+// another connection, where the filters apply. The filters for rate limits come from EnvoyFilters.
 var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.http.jwt_authn", "envoy.filters.http.rbac",
 	"envoy.filters.http.ratelimit", "envoy.filters.http.local_ratelimit"}
 
-// misdirected returns a route that answers every request with 421, and the configuration that switches skippedFilters
-// off. A client may reuse a connection if one certificate covers several hosts. By the answer it opens a connection for
-// the requested host (RFC 9110, 15.5.20).
+// misdirected returns a route that answers every request with 421, and the configuration that disables skippedFilters.
+// A client may reuse a connection for several hosts that one certificate covers. The answer makes it open a connection
+// for the requested host (RFC 9110, 15.5.20).
 func misdirected() ([]*routev3.Route, map[string]*anypb.Any) {
 	filters := map[string]*anypb.Any{}
 	for _, name := range skippedFilters {

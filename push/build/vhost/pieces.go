@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are the numbers of the fields of Route that outline reads.
+// The numbers of the fields of Route that outline reads.
 const (
 	fieldRoute          = 2
 	fieldRedirect       = 3
@@ -94,8 +94,8 @@ func content(field []byte) []byte {
 }
 
 // patchEncoded applies patches to a virtual host and encodes the result. If a patch removes the virtual host, the
-// fragment has no bytes. A route is decoded only if a patch matches it. pause is called after each changed or added
-// route. It fails if f does not decode, or if the result violates a constraint of Envoy's API.
+// fragment has no bytes. Only a route that a patch matches is decoded. pause is called after each changed or added
+// route. Errors: f cannot be decoded, a string is not valid UTF-8, or the result violates a constraint of Envoy's API.
 func patchEncoded(f *xds.Fragment, patches intern.List[model.Patch], pause func()) (*xds.Fragment, error) {
 	of, err := split(f)
 	if err != nil {
@@ -143,7 +143,7 @@ func removed(name string) *xds.Fragment {
 // routeEncoder patches the routes of a virtual host one after another.
 type routeEncoder struct {
 	patches *patch.RoutePatches
-	routes  []*routev3.Route          // outlines of the routes that are added so far, in order
+	routes  []*routev3.Route          // outlines of the routes added so far, in order
 	fields  map[*routev3.Route][]byte // maps an outline to its route, encoded as a field of VirtualHost
 	pause   func()
 }

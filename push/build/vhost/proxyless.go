@@ -15,8 +15,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Build encodes the route configuration. The error names the constraint of Envoy's API that the result violates. Rules
-// that Envoy would refuse, and matches on query parameters or required claims, are left out.
+// Build encodes the route configuration. It leaves out rules that Envoy would refuse, and matches on query parameters
+// or required claims. It ignores Patches and the fields for gateways. The error names the constraint of Envoy's API
+// that the result violates.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
 	for _, r := range newRouteBuilder(s.Spec).routes() {
@@ -32,8 +33,8 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Route, s.Name, rc)
 }
 
-// requiresClaim reports whether a match requires a claim of a token. gRPC's client knows no claims and ignores matches
-// on them. That is right for a match that excludes a claim, because it always holds.
+// requiresClaim reports whether a match requires a claim of a token. gRPC's client knows no claims, and ignores matches
+// on claims. For a match that excludes a claim, ignoring is correct, because without claims that match always holds.
 func requiresClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
 // grpcRoute returns the part of a route that gRPC's client supports. A route with an unsupported action, such as a
@@ -74,8 +75,8 @@ func grpcRetryPolicy(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	return &routev3.RetryPolicy{RetryOn: in.RetryOn, NumRetries: in.NumRetries, RetryBackOff: in.RetryBackOff}
 }
 
-// ProxylessProblems returns a warning for each field of a VirtualService's http rules that gRPC's client does not
-// support. The message states the effect on requests.
+// ProxylessProblems returns a warning for each field of a VirtualService's http rules that gRPC's own xDS client does
+// not support; nil if it supports all. The message states the effect on requests.
 func ProxylessProblems(vs *model.VirtualService) (out []model.Problem) {
 	for i, rule := range vs.Spec.GetHttp() {
 		at := fmt.Sprintf("spec.http[%d]", i)

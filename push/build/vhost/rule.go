@@ -35,8 +35,8 @@ func newRouteBuilder(s Spec) *routeBuilder {
 	return d
 }
 
-// reachable iterates over the rules that apply, up to and including the first that matches everything. Envoy uses the
-// first route that matches, so it never reaches the rules behind.
+// reachable iterates over the rules that apply, up to and including the first rule that matches everything. Envoy uses
+// the first route that matches, so it never reaches the rules after that.
 func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range d.Rules.All() {
@@ -50,8 +50,8 @@ func (d *routeBuilder) reachable() iter.Seq[Rule] {
 	}
 }
 
-// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything. They
-// are for reports, and are without patches.
+// Unreachable returns the routes of the rules that Fragment leaves out because an earlier rule matches everything; nil
+// without such rules. The routes are for reports, and patches are not applied. The caller owns the result.
 func (s Spec) Unreachable() (out []*routev3.Route) {
 	d, behind := newRouteBuilder(s), false
 	for _, r := range s.Rules.All() {
@@ -63,7 +63,7 @@ func (s Spec) Unreachable() (out []*routev3.Route) {
 	return out
 }
 
-// catchesAll reports whether a match of the rule that is not excluded matches everything.
+// catchesAll reports whether one of the rule's matches, excluded ones aside, matches everything.
 func (r Rule) catchesAll() bool {
 	for j, m := range matchesOf(r.HTTP()) {
 		if !slices.Contains(r.Excluded.All(), j) && virtualservice.CatchesAll(m) {
@@ -115,12 +115,13 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	return rule.GetMatch()
 }
 
-// encodedRules caches the encoded routes of rules while the fragment of a virtual host refers to them. So an edit of
-// one rule encodes that rule once for all virtual hosts and scopes. A new order of rules encodes no rule.
+// encodedRules caches the encoded routes of rules while the fragment of a virtual host refers to them. So after an edit
+// of one rule, that rule is encoded once for all virtual hosts, and after a change of the order of rules, no rule is
+// encoded.
 var encodedRules pool.Pool
 
-// ruleKey holds all inputs of the routes of a rule. It has the rule's hash, not its record: an edit of another rule of
-// the VirtualService replaces the record, and must not encode this rule again.
+// ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of its record: an edit of
+// another rule of the VirtualService replaces the record, and must not encode this rule again.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // key of the VirtualService

@@ -1,7 +1,7 @@
-// Package vhost builds virtual hosts: it encodes a Spec as a VirtualHost. The result is a fragment, which all route
-// configurations with the virtual host share.
+// Package vhost builds virtual hosts: it encodes a Spec as a VirtualHost. The result is a fragment, which is a part of
+// an encoded RouteConfiguration. All route configurations with the virtual host share the fragment.
 //
-// Owns: nothing.  Reads: its Specs and nothing else.  Never: the snapshot, a view, a clock.
+// Owns: caches of encoded rules, safe for concurrent use.  Reads: its Specs.  Never: the snapshot, a view, a clock.
 package vhost
 
 import (
@@ -17,40 +17,41 @@ import (
 )
 
 // MeshFields lists the fields of MeshConfig that the builders of this package read. The mesh configuration of a Spec
-// contains no other fields. A test of push/inspect compares the list with the code.
+// contains only these fields. A test of push/inspect compares the list with the code. Callers must not change it.
 var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 
-// Spec is the input of one outbound virtual host.
+// Spec is the input of one outbound virtual host. It is comparable.
 type Spec struct {
 	Host    string              // fully qualified; may be a wildcard
 	Port    uint32              // port of the listener
-	Domains intern.List[string] // the plan keeps domains unique within a route configuration
-	// Rules become the routes, in order. Without rules, all requests go to the one destination.
+	Domains intern.List[string] // not empty; the planner keeps domains unique within a route configuration
+	// Rules become the routes, in order. Without rules, all requests go to the only element of Destinations.
 	Rules intern.List[Rule]
 	// Destinations has a resolution of each destination of the rules (routes and mirrors). Without rules it has one
 	// element, the service itself.
 	Destinations intern.List[Destination]
-	// NoDefault leaves out the route to the service if there are no rules. Virtual hosts of gateways set it.
+	// NoDefault omits the route to the service if there are no rules. Virtual hosts of gateways set it.
 	NoDefault bool
 	// TLSOnly redirects requests without TLS to https (httpsRedirect of a gateway's server).
 	TLSOnly bool
-	// Misdirected answers every request with 421, because another server of the gateway serves these hosts. Policies and
-	// rate limits do not apply to such requests.
+	// Misdirected answers every request with 421, because another server of the gateway serves these hosts. Policies
+	// and rate limits do not apply to such requests.
 	Misdirected bool
-	// HTTP3 is the UDP port at which the host is also served over HTTP/3; responses state it in the header alt-svc. 0: the
-	// host is not served over HTTP/3.
+	// HTTP3 is the UDP port at which the host is also served over HTTP/3. Responses state the port in the header
+	// alt-svc. 0: the host is not served over HTTP/3.
 	HTTP3   uint32
 	Mesh    *model.Mesh              // nil: Istio's defaults
-	Caps    xds.Caps                 // capabilities of the proxy; filters that it lacks are left out
+	Caps    xds.Caps                 // capabilities of the proxy; settings of filters that it lacks are left out
 	Proxy   proxyconfig.Routes       // settings of routes, from the proxy's ProxyConfig or else the mesh's
 	Patches intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE patches that may match, in order of application
 }
 
-// Rule is one http rule of a VirtualService: spec.http[Index].
+// Rule is one http rule of a VirtualService: spec.http[Index]. VirtualService is not nil, and Index is in range.
 type Rule struct {
 	VirtualService *model.VirtualService
 	Index          int
-	// Excluded has the indices of the rule's matches that do not apply to the proxies, the port or the gateway, ascending.
+	// Excluded contains the indices of the rule's matches that do not apply to the proxies, the port or the gateway, in
+	// ascending order.
 	Excluded intern.List[int]
 }
 
@@ -67,7 +68,7 @@ func (r Rule) Applies() bool {
 func (r Rule) Object() model.Record { return r.VirtualService }
 
 // Passed returns the field paths of the excluded matches, for instance "spec.http[0].match[1]", for pages that explain
-// Specs.
+// Specs; nil without such matches.
 func (r Rule) Passed() (fields []string) {
 	for _, match := range r.Excluded.All() {
 		fields = append(fields, fmt.Sprintf("spec.http[%d].match[%d]", r.Index, match))
@@ -75,28 +76,31 @@ func (r Rule) Passed() (fields []string) {
 	return fields
 }
 
-// Destination is the resolution of a rule's destination (host, subset, port) in a scope.
+// Destination is a destination of a rule (Host, Subset, Port), with the cluster to which it resolves for the proxies of
+// a Spec.
 type Destination struct {
 	Host   string // as in the normalised VirtualService
 	Subset string // empty: all endpoints
 	Port   uint32 // as in the VirtualService; 0: not stated
-	// Cluster is the destination's cluster. If it is zero the destination is not resolved: the route leads to
+	// Cluster is the destination's cluster. The zero value is an unresolved destination: its route leads to
 	// BlackHoleCluster, and requests get status 503.
 	Cluster xds.ClusterName
-	// Hash is the setting of a consistent-hash balancer, whose key becomes part of the route. nil: another balancer.
+	// Hash is the setting of a consistent-hash balancer, whose key becomes part of the route. It is read-only; nil:
+	// another balancer.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
 	Rule *model.DestinationRule // with the setting of Hash; nil if Hash is nil
 }
 
-// CatchAll is the input of the virtual host "*" that ends a route configuration: allow_any, allow_any_dynamic_dns or
-// block_all.
+// CatchAll is the input of the virtual host "*", which receives the requests for all other hosts of a route
+// configuration. It is allow_any, allow_any_dynamic_dns or block_all.
 type CatchAll struct {
 	Passthrough bool   // false: block_all
-	EgressProxy string // cluster for passed-through requests; empty: their original destination
-	// ByName sends passed-through requests to the address that their host resolves to (ALLOW_ANY_DYNAMIC_DNS).
+	EgressProxy string // name of the cluster for passed-through requests; empty: their original destination
+	// ByName sends passed-through requests to the address to which their host resolves (ALLOW_ANY_DYNAMIC_DNS). It has
+	// no effect without Passthrough, or with EgressProxy.
 	ByName bool
-	// Sent, together with ByName, sends a request whose host is an IP address or a cloud's metadata server to its original
-	// destination. Without Sent, such hosts are treated like names.
+	// Sent, together with ByName, sends a request whose host is an IP address or a cloud's metadata server to its
+	// original destination. Without Sent, such a host is resolved like a name.
 	Sent bool
 	// Mesh, Proxy and Patches have the same meaning as in Spec.
 	Mesh    *model.Mesh
@@ -104,7 +108,7 @@ type CatchAll struct {
 	Patches intern.List[model.Patch]
 }
 
-// Name returns the name of the virtual host, by which patches can match it.
+// Name returns the name of the virtual host: block_all, allow_any or allow_any_dynamic_dns. Patches can match it.
 func (s CatchAll) Name() string {
 	switch {
 	case !s.Passthrough:
@@ -115,7 +119,7 @@ func (s CatchAll) Name() string {
 	return xds.AllowAny
 }
 
-// byName reports whether the proxy resolves the hosts of passed-through requests. With an egress proxy it does not.
+// byName reports whether the proxy resolves the hosts of passed-through requests.
 func (s CatchAll) byName() bool { return s.Passthrough && s.ByName && s.EgressProxy == "" }
 
 // Added is the input of a virtual host that an EnvoyFilter adds (VIRTUAL_HOST ADD).
@@ -124,9 +128,9 @@ type Added struct {
 }
 
 // Proxyless is the input of a route configuration for gRPC's own xDS client (gRFC A28, A31, A33, A44). The route
-// configuration serves one host and port by one virtual host, which has only the parts of routes that the client
-// supports. ProxylessProblems lists the unsupported fields of a VirtualService.
+// configuration contains one virtual host for one host and port, with the parts of routes that the client supports.
+// ProxylessProblems lists the unsupported fields of a VirtualService.
 type Proxyless struct {
-	Name string // outbound|port||host
+	Name string // name of the route configuration, outbound|port||host
 	Spec
 }

@@ -1,7 +1,9 @@
-// Package front defines the interface of fronts. A front derives the listeners and route configurations of a scope from
-// its host table. Each kind of proxy has a front, in a package below this one. Fronts do not import each other.
+// Package front defines the interface of fronts. A scope is the outbound configuration of a group of proxies, and its
+// host table contains the hosts that these proxies may reach. A front derives the listeners and route configurations of
+// a scope from the host table. Each kind of proxy has a front, in a package below this one. Fronts do not import each
+// other.
 //
-// Owns: nothing.  Reads: plan/host.  Never: the needs of a single kind of proxy.
+// Owns: nothing. Reads: plan/host. Never: serves the needs of a single kind of proxy.
 package front
 
 import (
@@ -13,33 +15,34 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Patched is a Spec that reports whether patches may change the resource that is built from it.
+// Patched is implemented by Specs to which patches of EnvoyFilters may apply. A Spec has all inputs of one resource.
+// The method Patched reports whether patches may change the resource that is built from the Spec.
 type Patched interface{ Patched() bool }
 
 // Frozen calls f with each patched Spec of a front's listeners, route configurations and virtual hosts, as they were at
-// the call of Front.Freeze. Any goroutine may call it.
+// the call of Front.Freeze. It is never nil. Any goroutine may call it.
 type Frozen func(f func(spec any))
 
 // Front plans the listeners and route configurations of one scope from the hosts of its host table. Only the planner's
-// goroutine may use it.
+// goroutine may use it. A variation contains what differs in a scope for proxies with certain inputs, such as labels.
 //
 // In each step the planner calls Read, plans the hosts of the step in the host table, and calls Host or Endpoints for
-// each of them. Then it calls Finish, Variant for each variation, and Done. Methods call the function yield between two
-// pieces of work; the planner then does urgent work.
+// each of them. Then it calls Finish, Variant for each variation, and Done. Methods call the function yield, which is
+// never nil, between two pieces of work; the planner then does urgent work.
 type Front interface {
 	// Read replaces the input that the front plans with.
 	Read(in *input.Input)
-	// Touched reports whether a change affects the front as a whole, so that the scope has to be planned from scratch. It
-	// may be called outside of a step. Records that the key of the scope names do not count. The arguments describe the
-	// change:
+	// Touched reports whether a change affects the front as a whole, so that the scope has to be planned from scratch.
+	// It may be called outside of a step. It ignores records that the key of the scope names, which the planner checks.
+	// The arguments describe the change:
 	//
 	//   - readers: the changed records other than services
 	//   - services: the changed services
 	//   - ports: the hosts whose endpoints have changed ports
-	//   - served: the hosts with changed services, of which providers of external authorization may be
+	//   - served: the hosts with changed services; a provider of external authorization may be among them
 	Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool
-	// Host plans the listeners and virtual hosts of a host again. what has the types of resources that may have changed.
-	// The result is true if the front has a listener or a virtual host of the host.
+	// Host plans the listeners and virtual hosts of a host again. what has the types of resources that may have
+	// changed. The result is true if the front has a listener or a virtual host of the host.
 	Host(name string, what input.Types, yield func()) (uses bool)
 	// Endpoints plans the listeners of a host again after a change of its endpoints alone.
 	Endpoints(h *host.Host, yield func())
@@ -47,25 +50,26 @@ type Front interface {
 	TelemetryChanged()
 	// Finish plans the listeners and route configurations that the hosts of the step have touched.
 	Finish(yield func())
-	// Variant plans the resources that differ for the proxies of a variation, and stores them in the variation's layer. It
-	// is called after Finish. If first is true, it plans all resources, otherwise only those that the step has touched.
+	// Variant plans the resources that differ for the proxies of a variation, and stores them in the variation's layer.
+	// It is called after Finish. If first is true, it plans all resources, otherwise only those that the step has
+	// touched.
 	Variant(v *host.Variation, first bool, yield func())
-	// Vary is called in place of Variant, for a variation whose layer was planned by a fork of the front.
+	// Vary is called in place of Variant with the inputs of a variation whose layer was planned by a fork of the front.
 	Vary(inputs view.Inputs)
 	// Forget drops the front's data about a variation's inputs. It is called when no proxy has these inputs any more.
 	Forget(inputs view.Inputs)
 	// Done ends the step.
 	Done()
-	// Fork returns a copy of the front and its host table, with another scope key and another layer. Changes of one front
-	// do not affect the other. Fork must not be called within a step.
+	// Fork returns a copy of the front and its host table, with the scope key `key` and the layer `to`. Changes of one
+	// front do not affect the other. Fork must not be called within a step.
 	Fork(key view.Scope, to *layer.Layer) (Front, *host.Table)
 
 	// Explain returns the Spec of a listener or a route configuration, followed by values that name the objects which
-	// decided it. It returns the Specs for the proxies of a variation; nil means the proxies without inputs. The result is
-	// nil if there is no such resource.
+	// decided the resource. It returns the Specs for the proxies of a variation; a nil variation means the proxies
+	// without inputs. The result is nil if the front has no such resource. The caller owns the slice.
 	Explain(of xds.Ref, v *host.Variation) []any
-	// Serving returns the virtual hosts of the named hosts, by name of the route configuration, as the proxies of a
-	// variation receive them.
+	// Serving returns the virtual hosts of the hosts for which named returns true, as the proxies of a variation (nil:
+	// the proxies without inputs) receive them. They are sorted by the name of the route configuration.
 	Serving(named func(host string) bool, v *host.Variation) []host.Routed
 	// Problems returns the problems found in the last plan. The caller owns the map.
 	Problems() input.Problems
@@ -74,7 +78,7 @@ type Front interface {
 	// Removals calls f for each listener, and for each cluster without a host, that a patch removes as a whole. Such
 	// resources are not planned.
 	Removals(f func(input.Removal))
-	// Describe calls line, a function like fmt.Printf, for each decision of the front in no order. Resources that are not
-	// published are included. Tests compare fronts by these lines.
+	// Describe calls line, a function like fmt.Printf, for each decision of the front, in no defined order. The
+	// decisions include resources that are not published. Tests compare fronts by these lines.
 	Describe(line func(format string, args ...any))
 }

@@ -5,9 +5,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// TrafficSource names the objects that define a part of the traffic of a listener or an inbound cluster. The Spec of
-// the resource only has the addresses, ports and clusters that follow from these objects, so services with equal
-// traffic share the Spec.
+// TrafficSource names the objects that define a part of the traffic of a listener or an inbound cluster. Front.Explain
+// returns it beside the Spec of the resource. The Spec only has the addresses, ports and clusters that follow from
+// these objects, so that services with equal traffic share the Spec. TrafficSource is comparable.
 type TrafficSource struct {
 	Host    string                             // the host of the traffic; "" if only the Sidecar defines it
 	Service *model.Service                     // the service of the host; nil without a host

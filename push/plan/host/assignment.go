@@ -7,10 +7,11 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// assignment is the Spec of an assignment, in any Form.
+// assignment is the Spec of a ClusterLoadAssignment, in any Form. Its Decision is the Spec for an Envoy.
 type assignment interface{ Decision() endpoint.Spec }
 
-// planEndpoints plans the assignments of a host's clusters, with the service and the rules that h has already.
+// planEndpoints plans the assignments of a host's clusters (see Form.Assignment) with the present service and rules of
+// h.
 func (t *Table) planEndpoints(h *Host) {
 	old := h.endpoints
 	var found []input.Problem

@@ -12,7 +12,7 @@ import (
 )
 
 // BoundTo returns the VirtualServices with http rules that list exactly this host or wildcard, name the gateway
-// ("namespace/name"), and are exported to the scope. They are sorted by precedence, the highest first.
+// ("namespace/name"), and are exported to the scope's namespace. They are sorted by precedence, the highest first.
 func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		if vs := r.(*model.VirtualService); len(vs.Spec.GetHttp()) > 0 && t.sees(vs, gateway) {
@@ -22,8 +22,8 @@ func (t *Table) BoundTo(gateway, host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// BoundOver returns the results of BoundTo for the host and for all wildcards that cover it, each VirtualService once,
-// sorted by precedence.
+// BoundOver returns the VirtualServices of BoundTo for the host and for all wildcards that cover it, each once, sorted
+// by precedence.
 func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		all = append(all, t.BoundTo(gateway, pattern)...)
@@ -33,7 +33,7 @@ func (t *Table) BoundOver(gateway, host string) (all []*model.VirtualService) {
 }
 
 // BoundConnecting returns the VirtualServices with tcp or tls rules that name the gateway ("namespace/name") and are
-// exported to the scope, sorted by precedence.
+// exported to the scope's namespace, sorted by precedence.
 func (t *Table) BoundConnecting(gateway string) (all []*model.VirtualService) {
 	for _, vs := range t.in.BoundConnecting(gateway) {
 		if t.sees(vs, gateway) {
@@ -62,7 +62,8 @@ func (t *Table) BoundRoutes(spec *vhost.Spec, rules intern.List[vhost.Rule], as 
 	return applies
 }
 
-// BoundOrder returns the rules that BoundRoutes sets for a port and inputs, in the order of their routes.
+// BoundOrder returns the rules that BoundRoutes sets for a port and for proxies with the given inputs, in the order of
+// their routes; nil if no rule applies.
 func (t *Table) BoundOrder(rules intern.List[vhost.Rule], port uint32, inputs view.Inputs) []vhost.Rule {
 	applying, _ := t.applying(rules, port, inputs)
 	return catchAllsLast(applying.All())

@@ -7,23 +7,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Routed is the virtual host of a host in one route configuration.
+// Routed is a host's virtual host in one route configuration.
 type Routed struct {
-	Config  string // the route configuration
+	Config  string // name of the route configuration
 	Spec    vhost.Spec
 	Servers []model.Place // of Gateways, in order of precedence; empty: the proxy is not a gateway
 }
 
-// Claim is a VirtualService whose http rules may decide the routes to a host.
+// Claim is a VirtualService whose http rules may decide the routes to a host; Claims lists them.
 type Claim struct {
 	VirtualService *model.VirtualService
-	Name           string // the host or wildcard by which the VirtualService has the host
-	Reach          int    // 0: private to the namespace of the clients, 1: exported to some namespaces, 2: to all
+	Name           string // the host, or the wildcard covering it, in spec.hosts
+	Reach          int    // rank of its exportTo: 2 if exported to all namespaces; else 0 in the clients' namespace, 1 in another
 }
 
-// Claims lists the VirtualServices with http rules that have a host, by its name or by a wildcard, and that apply to
-// one of the gateways of the form and overlap some import. The order is that of VirtualServiceFor: the name of the host
-// first, then the longest wildcard; for one name by precedence.
+// Claims returns the VirtualServices with http rules that list a host or a wildcard covering it. They apply to a
+// gateway of the form (Form.Gateways) and overlap at least one of the imports. The order is that in which
+// VirtualServiceFor chooses: first those that list the host, then those with the longest wildcard; for one name by
+// precedence.
 func (t *Table) Claims(host string) (all []Claim) {
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
 		at := len(all)
@@ -38,13 +39,14 @@ func (t *Table) Claims(host string) (all []Claim) {
 	return all
 }
 
-// claims reports whether a VirtualService applies to one of the gateways of the form and overlaps some import.
+// claims reports whether a VirtualService applies to a gateway of the form and overlaps at least one of the imports.
 func (t *Table) claims(vs *model.VirtualService) bool {
 	return slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) &&
 		slices.ContainsFunc(t.imports, func(im *Imports) bool { return t.overlap(im, vs) })
 }
 
-// Connected lists the VirtualServices whose tcp and tls rules apply to connections to a host, by precedence.
+// Connected returns the VirtualServices whose tcp and tls rules apply to connections to a host, at any gateway of the
+// form and for any import, each once, sorted by precedence.
 func (t *Table) Connected(host string) (all []*model.VirtualService) {
 	for _, gateway := range t.form.Gateways {
 		for _, im := range t.imports {
@@ -54,8 +56,9 @@ func (t *Table) Connected(host string) (all []*model.VirtualService) {
 	return t.ordered(all)
 }
 
-// RulesPassed lists the DestinationRules that have a host, by its name or by a wildcard, are exported to the scope, and
-// are not among the merged rules of the host. Those for the longest name come first, and of one name the oldest.
+// RulesPassed returns the DestinationRules for a host, or for a wildcard covering it, that are exported to the scope's
+// namespace but are not among the host's merged rules (Rules.All of h.Rules). Rules for the longest name come first,
+// and of one name the oldest. nil for a host without a service.
 func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	if h.Service == nil {
 		return nil
@@ -75,7 +78,7 @@ func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	return all
 }
 
-// All lists the rules that define a setting or a subset: Main first.
+// All returns Main, unless nil, and the other rules that define a subset, each once. The caller owns the result.
 func (r Rules) All() (all []*model.DestinationRule) {
 	if r.Main != nil {
 		all = append(all, r.Main)
@@ -88,7 +91,8 @@ func (r Rules) All() (all []*model.DestinationRule) {
 	return all
 }
 
-// Ruled reports whether a DestinationRule applies to a host, or a VirtualService names it.
+// Ruled reports whether a DestinationRule applies to a host, or a VirtualService that applies to the scope lists
+// exactly the host. h must not be nil.
 func (t *Table) Ruled(h *Host) bool {
 	if h.Rules.Main != nil {
 		return true
@@ -101,10 +105,12 @@ func (t *Table) Ruled(h *Host) bool {
 	return false
 }
 
-// Joined lists the further ServiceEntries whose ports a host has, the oldest first.
+// Joined returns the ServiceEntries, besides Service, whose ports the host has too, the oldest first. The caller must
+// not change the result.
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
-// Clusters returns the Specs of the clusters of a host.
+// Clusters returns the Specs (cluster.Outbound, in the form of the table) of the host's clusters, in the order of
+// planning.
 func (h *Host) Clusters() (specs []any) {
 	for _, c := range h.clusters {
 		if c.Res != nil {

@@ -25,7 +25,7 @@ type clusterUnit struct {
 	tls       traffic.TLS        // the security of connections
 	ruled     bool               // a DestinationRule states tls
 	reached   bool               // if bySNI: other networks may reach the cluster by SNI (Table.Reached)
-	bySNI     bool               // a gateway passes mTLS of its clients on: only endpoints of its network with mTLS count
+	bySNI     bool               // a gateway forwards mTLS of its clients: only endpoints of its network that accept mTLS count
 }
 
 // assigned reports whether Envoy requests an assignment for the cluster.
@@ -33,8 +33,8 @@ func (c clusterUnit) assigned() bool {
 	return slices.ContainsFunc(c.Res.Needs, func(r xds.Ref) bool { return r.Type == xds.Endpoint })
 }
 
-// InDNS reports whether the clusters of a service are of type STRICT_DNS or LOGICAL_DNS. Such clusters contain their
-// endpoints.
+// InDNS reports whether the clusters of a service are of type STRICT_DNS or LOGICAL_DNS by the service's resolution.
+// Such clusters contain their endpoints.
 func InDNS(svc *model.Service) bool {
 	by := traffic.DiscoveryByResolution(svc)
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS

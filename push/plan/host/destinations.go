@@ -26,8 +26,9 @@ import (
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
-	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy; these depend on own.
-	// A host without such an endpoint stays in it until the host is planned as a whole.
+	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy: whether such
+	// endpoints are refused depends on own. A host that has lost these endpoints stays in reserved until it is planned
+	// as a whole.
 	reserved map[string]bool
 
 	in  *input.Input        // the input from which own was computed
@@ -135,9 +136,9 @@ func (t *Table) local(svc *model.Service, field, name string, found *[]input.Pro
 	return true
 }
 
-// Below reports whether routers may send a request for a name to a destination. The result is false only for a guarded
-// table and a Dynamic destination that neither equals nor covers the name. Envoy resolves the host of each request to
-// such a destination, and that host may be 127.0.0.1 with any port. to may be nil.
+// Below reports whether proxies may send a request for a name to a destination, to. The result is false only if the
+// table has Form.Guarded, and the destination is Dynamic and neither equals nor covers the name. To such a destination
+// Envoy resolves the host of each request, which could be 127.0.0.1 with any port. to may be nil: the result is true.
 func (t *Table) Below(to *Host, name string) bool {
 	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
 }
@@ -213,7 +214,7 @@ func (t *Table) stating(q input.Selection, e *model.Endpoint) (model.Key, string
 	return svc.Key, "spec.endpoints"
 }
 
-// OwnsAny reports whether one of the names is a host of a Service that selects the router's own Pod. It is false
+// OwnsAny reports whether one of the names is a host of a Service that selects the router's own Pod. It returns false
 // without Form.Guarded.
 func (t *Table) OwnsAny(names map[string]bool) bool {
 	if t.guard != nil {
@@ -226,8 +227,8 @@ func (t *Table) OwnsAny(names map[string]bool) bool {
 	return false
 }
 
-// OwnedOtherwise returns the hosts to plan again after the endpoints of the named hosts have changed. If OwnsAny holds
-// for the names, these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
+// OwnedOtherwise returns the other hosts to plan again after the endpoints of the named hosts have changed. If
+// OwnsAny(names), these are the hosts whose endpoints depend on the addresses of the router's own Pods, sorted.
 // Otherwise the result is nil.
 func (t *Table) OwnedOtherwise(names map[string]bool) (dependent []string) {
 	if t.guard == nil || len(t.guard.reserved) == 0 || !t.OwnsAny(names) {

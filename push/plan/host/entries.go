@@ -28,8 +28,8 @@ func joined(in *input.Input, host string, of *model.Service) (list intern.List[*
 	return services.List(all...)
 }
 
-// At returns the service that defines a port of the host, or nil. Of several such services it returns the first. UDP
-// ports do not count. h may be nil.
+// At returns the service that defines a port of the host, or nil. Of several such services it returns the first:
+// Service, then the oldest of Joined. UDP ports do not count. h must not be nil.
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		return h.Service
@@ -42,7 +42,8 @@ func (h *Host) At(port uint32) *model.Service {
 	return nil
 }
 
-// Ports yields each port of a host with the service that defines it. UDP ports do not count.
+// Ports yields each port of a host with the service that defines it (At). UDP ports do not count. A host without a
+// service has no ports.
 func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	return func(yield func(*model.ServicePort, *model.Service) bool) {
 		if h.Service == nil || !h.portsOf(h.Service, yield) {
@@ -66,8 +67,8 @@ func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model
 	return true
 }
 
-// AddressesAt calls f once for each service of the host that defines the port, with the virtual addresses of the
-// service (Table.Addresses).
+// AddressesAt calls f once for each service of the host that has the port, with the virtual addresses of the service
+// (Table.Addresses), which f must not change.
 func (t *Table) AddressesAt(h *Host, port uint32, f func(addresses []string)) {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		f(t.Addresses(h.Service, h.Name))

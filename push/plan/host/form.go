@@ -10,20 +10,23 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Form contains the properties of one kind of client that a host table depends on. Each front defines one Form.
+// Form contains the properties of one kind of client (sidecars, gateways, gRPC clients) on which a host table depends.
+// The package that plans listeners and routes for that kind, the front, defines its Form.
 type Form struct {
-	// Gateways are the gateways whose VirtualServices apply: virtualservice.Mesh, or namespace/name of Gateways.
+	// Gateways are the gateways whose VirtualServices apply: virtualservice.Mesh for the mesh itself, or namespace/name
+	// of Gateways.
 	Gateways []string
 	// Side is the context of the clusters in EnvoyFilters.
 	Side networkingv1.EnvoyFilter_PatchContext
-	// Cluster and Assignment convert the Spec for an Envoy to the Spec for this kind of client.
+	// Cluster and Assignment convert the Spec of a cluster or assignment for an Envoy to the Spec for this kind of
+	// client. They must be pure: equal arguments, equal results.
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.PiecewiseSpec
-	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see demand).
-	// For Envoys each endpoint states whether it accepts mTLS.
+	// Whole is true for gRPC clients: a client uses mTLS either for all endpoints of a cluster or for none (see
+	// demand). For Envoys each endpoint states whether it accepts mTLS.
 	Whole bool
-	// BySNI is true for gateways that forward mTLS of their clients by SNI. Each cluster of a service of the mesh then has
-	// a second cluster, which forwards connections without ending their mTLS.
+	// BySNI is true for gateways that forward mTLS of their clients by SNI. Each cluster of a service of the mesh then
+	// has a second cluster, which forwards connections without ending their mTLS.
 	BySNI bool
 	// Endpoints is true if a client can only connect to endpoints that it has received. It then gets the endpoints of
 	// services with resolution NONE too.
@@ -44,7 +47,7 @@ func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Disco
 	return traffic.DiscoveryOf(svc, policy)
 }
 
-// Form returns the form of the table's clusters and assignments.
+// Form returns the Form that was passed to New.
 func (t *Table) Form() Form { return t.form }
 
 // Envoy returns the Form for Envoys, with the given EnvoyFilter context and gateways (see Form.Gateways). With context

@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Imports describes the hosts and ports that one egress listener of a Sidecar imports. Only a Table changes it (Pull).
+// Imports describes the hosts and ports that one egress listener of a Sidecar imports: those that proxies with the
+// Sidecar may reach. Only a Table changes it (Pull).
 type Imports struct {
 	port     uint32    // the listener's port; 0 means all ports of the services
 	patterns []pattern // a host is imported if a pattern names it and no pattern in excluded does
@@ -32,11 +33,13 @@ func (p pattern) selects(namespace string) bool {
 // everything is the pattern that names every host.
 var everything = pattern{"*", "*"}
 
-// ImportAll returns Imports that include all exported hosts, at all ports.
+// ImportAll returns Imports that include all hosts at all ports. The Table excludes hosts that are not exported to its
+// scope.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
-// ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace. They also
-// include the destinations of all VirtualServices that apply to the scope's gateways (Table.Pull counts them).
+// ImportRouted returns Imports that include the listed hosts, "namespace/host" or "host" for any namespace, at all
+// ports. They also include the destinations of all VirtualServices that apply to the scope's gateways, once Table.Pull
+// was called for these.
 func ImportRouted(hosts []string) *Imports {
 	im := ImportHosts(hosts, "", 0)
 	im.routed = true
@@ -47,8 +50,9 @@ func ImportRouted(hosts []string) *Imports {
 const nothing = "~/*"
 
 // ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar. namespace is the namespace of the proxies,
-// for entries with ".". port is the listener's port; 0 means all ports of the services. An entry "~namespace/host"
-// excludes hosts that other entries import. With the entry "~/*" no host is imported (hosts in sidecar.proto).
+// which entries with "." name. port is the listener's port; 0 means all ports of the services. An entry
+// "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without entries, no host is
+// imported (hosts in sidecar.proto). It does not keep hosts.
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -107,7 +111,8 @@ func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
 
-// Everything reports whether all exported hosts are imported. The listener's port does not matter.
+// Everything reports whether all hosts are imported, by the single entry "*/*" without exclusions. The listener's port
+// is ignored.
 func (im *Imports) Everything() bool {
 	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
 }
@@ -143,7 +148,8 @@ func (im *Imports) overlaps(vs *model.VirtualService) bool {
 	})
 }
 
-// Has reports whether a service is imported under one of its hosts, by a pattern or as a destination (see Table.Pull).
+// Has reports whether a service is imported under one of its hosts, by an entry or as a destination of a VirtualService
+// (Table.Pull). Ports and exportTo are ignored.
 func (im *Imports) Has(svc *model.Service, host string) bool {
 	return im.names(svc.Key.Namespace, host) || im.pulls[host] > 0
 }
@@ -153,9 +159,11 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 	return im.port == 0 || im.port == port || im.pulls[host] > 0
 }
 
-// Pull imports the destinations of a VirtualService (by = 1), or ends that (by = -1), in all Imports that overlap its
-// hosts. Imports count the VirtualServices for each destination. Pull calls changed for each destination whose first
-// VirtualService was added or whose last one was removed, even if a pattern imports the destination anyway.
+// Pull imports the destinations of a VirtualService (by = 1), or ends their import (by = -1), in all Imports of the
+// table that overlap the hosts of the VirtualService. A VirtualService that does not apply to the scope is ignored.
+// Imports count the VirtualServices for each destination. Pull calls changed for each destination whose first
+// VirtualService was added or whose last one was removed, even if an entry imports the destination anyway; a name may
+// repeat.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
 	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return

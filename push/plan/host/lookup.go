@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lookups caches results until Table.Done. Without the cache each host of a step would visit all hosts of the scope, or
-// all hosts of a VirtualService. Both may be thousands. With the cache the time of a step grows with the sum of both
-// numbers, and without it with their product.
+// lookups caches results until Table.Done. Without the cache, planning each host of a step would visit all hosts of the
+// scope, or all hosts of a VirtualService, which may be thousands. The time of a step would grow with the product of
+// both numbers; with the cache it grows with their sum.
 type lookups struct {
 	covered  int      // calls of Covered
 	names    []string // names of all hosts, sorted by compareSuffixes; may include removed hosts; nil if not computed
@@ -27,8 +27,8 @@ type overlap struct {
 // sorting the names once. Sorting 2,000 names takes some eleven comparisons per name.
 const fewPatterns = 16
 
-// Covered calls f with the name of each host of the table that equals a pattern or is covered by it. The pattern may be
-// a wildcard or a plain host name.
+// Covered calls f with the name of each host of the table that equals a pattern or is covered by it, in no order. The
+// pattern may be a wildcard or a plain host name. f must not add hosts to the table.
 func (t *Table) Covered(pattern string, f func(name string)) {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
 	t.lookups.covered++
@@ -91,5 +91,5 @@ func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 	return is
 }
 
-// Done drops the cached results. It has to be called after each planned step or variation.
+// Done drops cached results of lookups. It must be called after each planned step or variation.
 func (t *Table) Done() { t.lookups = lookups{} }

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// SourceMatch is the part that the matches of all protocols have in common: the conditions on port, gateway and source.
+// SourceMatch is the common part of a VirtualService's http, tls and tcp matches: the conditions on port, gateway and
+// source.
 type SourceMatch interface {
 	GetPort() uint32
 	GetGateways() []string
@@ -43,8 +44,9 @@ var (
 	indices   intern.Table[int]
 )
 
-// RulesFor returns the http rules of a VirtualService for a gateway, in order. In each rule, matches that do not apply
-// to the gateway are in Excluded. The list for a nil VirtualService is empty.
+// RulesFor returns all http rules of a VirtualService for a gateway, in order. In each rule, matches that do not apply
+// to the gateway are in Excluded; a rule may have only such matches (vhost.Rule.Applies). The list for a nil
+// VirtualService is empty.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}

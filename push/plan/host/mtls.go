@@ -50,8 +50,8 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 	}
 }
 
-// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all is true if every member
-// is treated as such, because a DestinationRule with tls decides about the cluster.
+// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all is true if no member
+// uses automatic mTLS, because a DestinationRule with tls decides about the cluster.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:
@@ -78,9 +78,9 @@ func demanding(in *input.Input, q input.Selection, labels map[string]string) dem
 	return demand{n > 0, n > 0 && n == len(members)}
 }
 
-// SecuresOtherwise reports whether a host's endpoints in another input demand mTLS differently (see demand) than the
-// endpoints with which its clusters were planned. If so, clusters and endpoints must be sent together. It is false for
-// unknown hosts, and always without Form.Whole.
+// SecuresOtherwise reports whether the clusters of a host would use mTLS differently with the endpoints of another
+// input. A cluster uses mTLS if all its endpoints accept nothing else. If the result is true, clusters and endpoints
+// must be sent together. It is false for unknown hosts, and always without Form.Whole.
 func (t *Table) SecuresOtherwise(in *input.Input, name string) bool {
 	return t.form.Whole && t.Get(name).securesOtherwise(in)
 }

@@ -14,14 +14,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Perspective contains the hosts and the inputs of one group of proxies: of the proxies of a variation, or of the
-// proxies without inputs.
+// Perspective selects one group of proxies of a scope: the proxies of a variation, or the proxies without inputs.
 type Perspective struct {
 	Hosts  Hosts       // a Table or a Variation
 	Inputs view.Inputs // zero for proxies without inputs
 }
 
-// WithoutInputs returns the perspective of proxies without inputs.
+// WithoutInputs returns the Perspective of proxies without inputs: those for which no rule reads labels or a place.
 func (t *Table) WithoutInputs() Perspective { return Perspective{Hosts: t} }
 
 // Of returns the perspective of the proxies of a variation. A nil variation means proxies without inputs.
@@ -35,9 +34,10 @@ func (t *Table) Of(v *Variation) Perspective {
 var destinations intern.Table[vhost.Destination]
 
 // Routes sets the Rules and Destinations of spec, by which requests to spec.Host at spec.Port are routed. rules are the
-// http rules for the host (RulesFor); matches for other proxies or ports are excluded. If no rule applies, requests go
-// to the host's own service, as in Istio, since a virtual host without routes would answer 404. The result is false if
-// no rule applies and the host has no service with the port. Problems are appended to found.
+// http rules for the host (RulesFor); matches for other proxies or ports are excluded. If no rule applies, only
+// Destinations is set, to the host's own service, as in Istio: a virtual host without routes would answer 404. The
+// result is false if no rule applies and the host has no service with the port. Problems are appended to found. The
+// perspective must have spec.Host.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Perspective, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
@@ -90,7 +90,7 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Perspective, ref virtualservi
 
 // missing describes why a destination has no cluster. It returns "" if no request reaches the destination through this
 // virtual host, because the host's own service does not have the virtual host's port. For a host without a service, the
-// ports at which requests arrive are unknown. So a destination without a port is reported there only if its service or
+// ports at which requests arrive are unknown. A destination without a port is then reported only if its service or
 // subset does not exist.
 func (t *Table) missing(spec *vhost.Spec, as Perspective, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
@@ -154,14 +154,15 @@ func target(hosts Hosts, name string) string {
 	return name
 }
 
-// Alias returns the Service of type ExternalName that makes h an alias of another host, or nil if h is not an alias.
+// Alias returns the Service of type ExternalName that makes h an alias of another host; nil: h is not an alias.
 func (h *Host) Alias() *model.Service { return h.alias }
 
 // longestAlias is the maximum length of a chain of aliases, which may be circular.
 const longestAlias = 10
 
-// ReroutedHosts returns the hosts whose routes may differ between the variation and the table. They are the hosts with
-// different DestinationRules, and the hosts whose VirtualServices route to such a host or to one of its aliases.
+// ReroutedHosts returns the hosts whose routes may differ between the variation and the table: those with different
+// DestinationRules, and those whose VirtualServices route to such a host or to one of its aliases. The caller owns the
+// map, which is never nil.
 func (v *Variation) ReroutedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	routed := func(name string) {
@@ -202,8 +203,8 @@ func ShortNames(host, namespace, domain string) []string {
 	return out
 }
 
-// LongNames calls visit with each host that may have name among its ShortNames for the namespace and domain. It does
-// not test whether the host exists.
+// LongNames calls visit with each host that would have name among its ShortNames for the namespace and domain; at most
+// one. It does not test whether the host exists.
 func LongNames(name, namespace, domain string, visit func(host string)) {
 	switch strings.Count(name, ".") {
 	case 0:

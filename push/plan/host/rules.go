@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Rules contains the merged DestinationRules of one host for proxies with the same inputs. The zero Rules has no rule.
+// Rules contains the merged DestinationRules of one host, for proxies of one namespace with the same inputs. The zero
+// Rules has no rule.
 type Rules struct {
 	Main    *model.DestinationRule // defines the traffic policy of the host; nil if no rule applies
 	subsets []subset
@@ -69,8 +70,8 @@ func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (r
 	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
 }
 
-// Inbound returns the merged rules of a host for the workloads of a namespace that serve the host. svc is the service
-// of the host. Rules with a workloadSelector are excluded, since they apply to clients alone. Callers use only the
+// Inbound returns the merged rules of a host for the workloads that serve the host, in a namespace. svc is the service
+// of the host. Rules with a workloadSelector are excluded, since they apply to clients only. Callers use only the
 // connection pool of the traffic policy, since no other part applies to servers (istio: pilot/pkg/model/sidecar.go,
 // DestinationRule).
 func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules {
@@ -89,8 +90,8 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 // Rules of the root namespace mostly apply to the whole mesh. So they come last for the root namespace's own proxies
 // too, except rules that are exported to the root namespace alone. In the client's own namespace a rule counts if it is
 // exported to that namespace. In another namespace, rules that are exported to any other namespace count, and the most
-// specific of these decide. If they are not exported to the client, they still hide rules for wider wildcards that are
-// (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
+// specific of these decide. If these rules are not exported to the client, they still hide rules for wider wildcards
+// that are exported to the client (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
 // getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
@@ -216,14 +217,14 @@ func merge(found []*model.DestinationRule) Rules {
 }
 
 // Policy returns the traffic policy of the rules at a port, without the mesh's defaults. It is the policy of a subset,
-// or of the whole host if subsetName is "".
+// or of the whole host if subsetName is "" or unknown.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, sub.index, port)
 }
 
-// Policy returns the traffic policy of clients at a port: the policy of the rules (Rules.Policy), with the mesh's
-// defaults for missing settings.
+// Policy returns the traffic policy of clients at a port: of.Policy(subset, port), with the mesh's defaults for missing
+// settings.
 func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
 	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
 }
@@ -240,8 +241,8 @@ func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
 	return nil
 }
 
-// Of returns the rule that defines the policy of a subset. If the subset has a traffic policy, that is the rule that
-// defines the subset. Otherwise it is Main, which may be nil.
+// Of returns the rule that defines the policy of a subset. If the subset has a traffic policy, this is the rule that
+// defines the subset. Otherwise, also for an unknown subset, it is Main, which may be nil.
 func (r Rules) Of(subsetName string) *model.DestinationRule {
 	if sub, ok := r.subset(subsetName); ok && sub.GetTrafficPolicy() != nil {
 		return sub.rule

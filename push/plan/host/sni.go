@@ -11,16 +11,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// PassedBySNI reports whether gateways forward mTLS of their clients to a port of a service by SNI. That needs
+// PassedBySNI reports whether gateways forward mTLS of their clients to a port of a service by SNI. This requires
 // Form.BySNI, a service inside the mesh that is not an alias, and a port that is not UDP.
 func (t *Table) PassedBySNI(svc *model.Service, port *model.ServicePort) bool {
 	return t.form.BySNI && !svc.Spec.GetExternal() && port.GetProtocol() != model.Protocol_PROTOCOL_UDP &&
 		svc.Spec.GetAliasFor() == ""
 }
 
-// Reached reports whether clients in other networks may reach a port of a service through a gateway. The service must
-// not be local to its cluster (Input.ClusterLocal), and an endpoint of the subset must accept mTLS. The subset "" has
-// all endpoints. svc is the service of h that defines the port.
+// Reached reports whether clients in other networks may reach a port of a service through a gateway: the host is not
+// local to its cluster (Input.ClusterLocal), and an endpoint of the subset accepts mTLS. The subset "", or an unknown
+// one, has all endpoints. svc is the service of h that defines the port.
 func (t *Table) Reached(h *Host, svc *model.Service, port uint32, subsetName string) bool {
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		return false
@@ -47,7 +47,8 @@ func anyAcceptsMTLS(in *input.Input, q input.Selection, labels map[string]string
 
 func acceptsMTLS(m model.Member) bool { return m.Endpoint.GetMtls() }
 
-// Subsets returns the names of the subsets that the host's rules define, the subsets of the oldest rule first.
+// Subsets returns the names of the subsets that the host's rules define, the subsets of the oldest rule first. The
+// caller owns the result.
 func (h *Host) Subsets() (names []string) {
 	for _, s := range h.Rules.subsets {
 		names = append(names, s.GetName())

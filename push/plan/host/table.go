@@ -1,23 +1,27 @@
-// Package host is the host table of a scope. The table contains the hosts and aliases that the scope sees, with their
-// services, rules, clusters and assignments. It also resolves routes to destinations. Fronts derive listeners and route
+// Package host is the host table of a scope, a group of proxies with the same outbound configuration (view.Scope). The
+// table contains the hosts and aliases that the scope sees, with their services, rules, clusters and assignments. It
+// also resolves routes to destinations. Fronts (the parts of the plan for one kind of proxy) derive listeners and route
 // configurations from the table, and define the form of clusters and assignments.
 //
 // Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a
 // listener, a route configuration; the needs of a single kind of proxy.
 //
-// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep. Within the step these hosts
-// may change in place. Afterwards they are immutable values that scopes share.
+// A change is planned in one step: Resolve or Follow for each host that the change concerns, then EndStep. Within the
+// step these hosts may change in place. Afterwards they are immutable values that scopes share.
 //
-// Gateways have no endpoints that lead to their own Pod or Node (destinations.go).
+// Proxies of a scope may differ in inputs (labels, locality, network) that some rules read. For each combination of
+// inputs a Variation contains the hosts that differ; the table itself is for proxies without inputs.
 //
-// Networks affect assignments, and not the members of clusters, which are the same for all proxies. If an endpoint is
-// in another network, the Spec of the assignment names the network of the proxies (endpoint.Horizon, network.go). So
-// proxies of two networks have different assignments, and different clusters of DNS services, in the same scope.
-// Gateways of networks are records of a separate kind (NetworkGateways), so edits of other Services do not change them.
+// Clusters of gateways have no endpoints that lead to the gateway's own Pod or Node (destinations.go).
 //
-// Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So the fast path
-// plans all effects of an edit of readiness. For an edit of addresses, the listeners at these addresses are planned
-// too.
+// The members of a cluster are the same for proxies of all networks. If an endpoint is in another network, the Spec of
+// the assignment names the network of the proxies (endpoint.Horizon, network.go). So proxies of two networks have
+// different assignments, and different clusters of DNS services, in the same scope. Gateways between networks are
+// records of a separate kind (NetworkGateways), so edits of other Services do not change them.
+//
+// Listeners and clusters of headless services depend on the set of endpoints, and not on their health. So after a
+// change of readiness only assignments are planned (the fast path). After a change of addresses, the listeners at these
+// addresses are planned too.
 package host
 
 import (
@@ -42,7 +46,7 @@ type Table struct {
 	patches input.PatchSet
 
 	hosts    layer.Table[Host]
-	renewed  map[string]*Host // the hosts touched in this step, as before the step; nil values are new hosts
+	renewed  map[string]*Host // the hosts planned in this step, as before the step; nil values are new hosts
 	lookups  lookups
 	guard    *guard // nil without Form.Guarded
 	problems input.Problems
@@ -66,8 +70,9 @@ type Host struct {
 	varied *versions // the versions of this host in variations; nil within its step, and if the rules read no inputs
 }
 
-// New returns a table without hosts for the scope with a key. The scope sees the hosts that any of the imports
-// includes. Planned clusters and assignments are stored in the layer `to`. One goroutine may use a table.
+// New returns a table without hosts for the scope with a key. The scope sees the hosts that are exported to its
+// namespace and that one of the imports includes. Planned clusters and assignments are stored in the layer `to`. Only
+// one goroutine at a time may use a table. The table keeps imports and changes them (Pull).
 func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches input.PatchSet, to *layer.Layer) *Table {
 	t := &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches,
 		renewed: map[string]*Host{}, problems: input.Problems{}}
@@ -115,7 +120,7 @@ func (t *Table) yield() {
 // Get returns a host by its name, or nil if the scope has no such host.
 func (t *Table) Get(name string) *Host { return t.hosts.Get(name) }
 
-// Names calls f with the name of each host.
+// Names calls f with the name of each host, in no order.
 func (t *Table) Names(f func(name string)) {
 	for name := range t.hosts.All() {
 		f(name)
@@ -179,7 +184,7 @@ func (t *Table) Follow(name string, what input.Types) bool {
 }
 
 // Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true if
-// the table does not have the host any more.
+// the table does not have the host afterwards, also if it never had.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
@@ -212,9 +217,9 @@ func (t *Table) step(name string, was *Host) {
 	}
 }
 
-// EndStep ends a step. From now on the hosts of the step are immutable. A host whose content is as before the step gets
-// its previous pointer. EndStep returns the names of all hosts that the step touched, including removed hosts, in no
-// order. It calls yield after each batch of hosts.
+// EndStep ends a step; from then on its hosts are immutable. A host whose content is as before the step gets its
+// previous pointer. EndStep returns the names of all hosts for which Resolve, Follow or Forget did something in the
+// step, in no order. It calls yield after each 64 hosts.
 func (t *Table) EndStep(yield func()) (renewed []string) {
 	const batch = 64
 	for name, was := range t.renewed {

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Hosts is the interface by which fronts read a Table or a Variation.
+// Hosts is the common interface of Table and Variation, for reading.
 type Hosts interface {
 	// Get returns a host by its name, or nil if the scope has no such host.
 	Get(name string) *Host
@@ -17,8 +17,9 @@ type Hosts interface {
 	ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool)
 }
 
-// Variation contains the differences of a table for proxies with the same inputs. It has its own version of each host
-// whose rules read the inputs. All other hosts are the hosts of the table.
+// Variation contains the differences from a Table for the proxies with certain inputs: properties of a proxy, such as
+// labels, that some rules read. It has its own version of each host whose rules read the inputs. All other hosts are
+// the hosts of the table. Only the goroutine of the table may use it.
 type Variation struct {
 	Inputs view.Inputs
 	Layer  *layer.Layer // contains the differences from the table's layer
@@ -30,8 +31,8 @@ type Variation struct {
 }
 
 // Vary returns the variation of the table for the given inputs. It plans the hosts whose rules read inputs, and stores
-// the differing resources in the layer `to`. The caller has to call Resolve or Follow of the variation in each later
-// step.
+// the differing resources in the layer `to`. In each later step, the caller must call Resolve or Follow of the
+// variation for each host for which it called that method of the table.
 func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
 	for name, h := range t.hosts.All() {
@@ -63,8 +64,8 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans a host again after Table.Resolve. If `what` has neither input.CDS nor input.EDS, the host stays
-// unchanged.
+// Resolve plans the variation's version of a host again, after Table.Resolve with the same arguments. If `what` has
+// neither input.CDS nor input.EDS, the host stays unchanged. The host may be missing in the table.
 func (v *Variation) Resolve(name string, what input.Types) {
 	if !what.Has(decided) {
 		return
@@ -85,8 +86,8 @@ func (v *Variation) Resolve(name string, what input.Types) {
 	v.keep(name, base, base.varied.share(h, inputs))
 }
 
-// Follow plans the parts of a host that depend on its endpoints again, after Table.Follow. Hosts that do not differ
-// from the table's hosts stay unchanged.
+// Follow plans the parts of a host that depend on its endpoints again, after Table.Follow with the same arguments.
+// Hosts without a version of their own in the variation stay unchanged.
 func (v *Variation) Follow(name string, what input.Types) {
 	if what.Has(input.EDS) {
 		v.followOwn(name)

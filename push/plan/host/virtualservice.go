@@ -39,10 +39,11 @@ func (t *Table) precedes(a, b *model.VirtualService) int {
 }
 
 // VirtualServiceFor returns the VirtualService whose http rules decide the routes to a host at a gateway, or nil. Only
-// VirtualServices that overlap the imports count. It is the first VirtualService (precedes) that lists the host itself
-// and has http rules. Without such a VirtualService, it is the first one that lists the host, or that lists the most
-// specific wildcard that covers the host. If that one has no http rules, the result is nil (istio:
-// pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
+// VirtualServices count that are exported to the scope's namespace and whose hosts overlap the imports. The result is
+// the first VirtualService (precedes) that lists the host itself and has http rules. Without such a VirtualService, it
+// is the first that lists the host, or else the first that lists the most specific wildcard covering the host; if this
+// VirtualService has no http rules, the result is nil (istio: pilot/pkg/networking/core/route/route.go,
+// separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
@@ -59,7 +60,8 @@ func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.Virt
 }
 
 // VirtualServiceNaming returns the first VirtualService (precedes) with http rules that lists exactly this host or
-// wildcard, or nil. It has to apply to the gateway, be exported to the scope, and overlap the imports.
+// wildcard, or nil. Only VirtualServices count that apply to the gateway, are exported to the scope's namespace, and
+// whose hosts overlap the imports.
 func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.VirtualService {
 	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
@@ -78,8 +80,9 @@ func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualS
 
 // Connecting returns the VirtualServices whose tcp and tls rules apply to connections to a host at a gateway, sorted by
 // precedence. They list the host, a wildcard that covers the host or, if the host is a wildcard, a host that it covers.
-// They overlap the imports. The rules of all of them apply, other than http rules, which come from one VirtualService
-// (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
+// Only VirtualServices count that are exported to the scope's namespace and whose hosts overlap the imports. The rules
+// of all returned VirtualServices apply; http rules, in contrast, come from one VirtualService (istio:
+// pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {
@@ -90,9 +93,9 @@ func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.Virt
 	return slices.Compact(all)
 }
 
-// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService. These are the hosts that
-// it lists, and the hosts of the table that its wildcards cover. If it has tcp or tls rules, wildcard hosts of the
-// table that cover its hosts are included. Names may repeat.
+// RoutedHosts calls f with the names of the hosts whose routes may depend on a VirtualService: the hosts that it lists,
+// also those that the table lacks, and the hosts of the table that its wildcards cover. If it has tcp or tls rules,
+// wildcard hosts of the table that cover its hosts are included. Names may repeat.
 func (t *Table) RoutedHosts(vs *model.VirtualService, f func(name string)) {
 	for _, h := range vs.Spec.GetHosts() {
 		f(h)

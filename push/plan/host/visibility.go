@@ -10,20 +10,20 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Visibility decides which clusters the proxies of a namespace have. It serves the traffic that listeners create
-// themselves: spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an unknown
-// cluster.
+// Visibility decides which outbound clusters the proxies of a namespace have. It is used for traffic that listeners
+// create themselves: spans, logs and requests to an authorizer. An Envoy rejects listeners whose tracer names an
+// unknown cluster.
 type Visibility struct {
 	Namespace string         // the namespace of the proxies
 	Imports   []*Imports     // the Imports of the proxies' Sidecar
 	Patches   input.PatchSet // the patches of the proxies; only removals of outbound clusters count
 }
 
-// Find returns the host whose cluster a proxy uses for requests to a port of a host, name. If name is an alias (a
-// Service of type ExternalName), that is the alias target. Otherwise it is name. named lists services with the host
-// name; the proxy has to see one of them. ok is false if the proxy sees no such service, or has no such cluster. asked
-// lists the hosts on which the result depends. The result may change if a service of one of them appears, disappears or
-// changes.
+// Find returns the host whose cluster a proxy uses for requests to a port of the host name. The result is name or, if
+// name is an alias (a Service of type ExternalName), the alias target. named lists services with the host name, of
+// which the proxy must see at least one. ok is false, and host is "", if the proxy sees none of these or no service
+// defines the host. ok is false too if the proxy has no cluster for the port. asked lists the hosts on which the result
+// depends: it may change if a service of one of these appears, disappears or changes.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {
@@ -42,8 +42,8 @@ func (v Visibility) Find(in *input.Input, name string, named []*model.Service, p
 }
 
 // hasCluster reports whether a proxy has a cluster for a port of a host that svc defines. The result has to hold for
-// any VirtualServices. A VirtualService can import a further service that then defines the host in place of svc. So
-// that service has to have the port too.
+// any VirtualServices. A VirtualService can import a further service that then defines the host in place of svc. So the
+// further service must have the port too.
 func (v Visibility) hasCluster(in *input.Input, svc *model.Service, name string, port uint32) bool {
 	other := definingService(in, name, v.Namespace, func(*model.Service, string) bool { return true })
 	return v.sees(svc, name, port) && portOf(in, svc, name, port) &&

@@ -73,10 +73,10 @@ func definingService(in *input.Input, host, namespace string, has func(svc *mode
 	return best
 }
 
-// Addresses returns the virtual addresses of a service under one of its hosts. If the proxy's own cluster has a Service
-// with the same name and addresses, these addresses are returned. For a ServiceEntry without addresses, the result is
-// the automatic addresses in the proxy's family, if the proxy's agent resolves names to such addresses. The caller must
-// not change the result.
+// Addresses returns the virtual addresses of a service under one of its hosts; empty: it has no addresses. For a
+// Service of another cluster, the addresses of the Service with the same namespace and name in the proxies' own cluster
+// have precedence. For a service without addresses, the result is its automatic addresses in the proxies' IP family, if
+// the proxies' agent resolves names to such addresses. The caller must not change the result.
 func (t *Table) Addresses(svc *model.Service, host string) []string {
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
@@ -159,8 +159,9 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 // "". If port is 0, the service's only port is used or, for a service with several ports, listenPort, the port at which
 // the request arrived (istio: pilot/pkg/networking/core/route, GetDestinationCluster).
 //
-// The result is false if the scope has no such service, port or subset. The returned cluster then does not exist yet;
-// its name is made of the arguments. Envoy answers 503 or closes connections until the cluster exists.
+// The result is false if the scope has no such service, port or subset. The returned cluster then does not exist; its
+// name is made of the arguments, after following aliases. Envoy answers 503 or closes connections until the cluster
+// exists.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }
@@ -168,7 +169,7 @@ func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbou
 // Outbound is the cluster to which a destination resolves.
 type Outbound struct {
 	xds.ClusterName
-	Known *Host // the host of the cluster; nil if the scope has no host of this name
+	Known *Host // host of the cluster; nil if the scope has no host of this name
 }
 
 // clusterFor is ClusterFor for the hosts of the table or of a variation.

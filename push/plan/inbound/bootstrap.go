@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// planBootstrap plans the changes that patches make to the proxy's bootstrap. Workloads with the same patches share one
-// resource. If the proxy's agent does not request these changes, the patches have no effect, and planBootstrap adds a
-// problem for each.
+// planBootstrap plans the changes that patches make to the proxy's bootstrap. Workloads with the same patches share
+// one resource. If the proxy's agent does not request these changes, the patches have no effect, and planBootstrap
+// adds a problem for each patch.
 func (wl *Workload) planBootstrap() {
 	own := wl.patches.Matching(patch.MergesBootstrap)
 	if own.Len() == 0 {

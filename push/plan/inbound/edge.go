@@ -11,8 +11,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Edge contains the records and settings, beside Gateways, that decide the listeners of a router. Fronts of routers
-// read it. It has no resources, and is immutable.
+// Edge contains the records and settings, beside Gateways, that decide the listeners of a router (a gateway's Envoy).
+// The planners of routers' listeners (push/plan/front) read it. Its embedded Workload has no resources. It is
+// immutable.
 type Edge struct {
 	*Workload
 	Services        []*model.Service                 // the services that select the router's Pod, the oldest first
@@ -24,8 +25,9 @@ type Edge struct {
 	numbers         map[*model.ServicePort]uint32    // the number of a service port at the router's Pod
 }
 
-// NewEdge returns the edge of a router. It reads the records that key names from in; patches are the patches of the
-// router's scope. Problems of providers are in Problems.
+// NewEdge returns the edge of a router. It reads the records that key names from in; missing records are skipped.
+// patches are the patches for the router's outbound side. Problems with providers of external authorization are in the
+// method Problems.
 func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	wl := read(in, key.Workload)
 	wl.patches = patches
@@ -49,13 +51,14 @@ func (e *Edge) report(in *input.Input) telemetry.Reports {
 		Visibility: host.Visibility{Namespace: e.key.Namespace, Imports: []*host.Imports{host.ImportAll()}, Patches: e.patches}})
 }
 
-// Again returns a copy of the edge whose Reports are computed from another input. e stays as it is.
+// Again returns a copy of the edge whose Reports are computed from another input. e is not changed.
 func (e *Edge) Again(in *input.Input) *Edge {
 	next := *e
 	next.Reports = e.report(in)
 	return &next
 }
 
-// Target returns the number of a service port at the router's Pod. p must be a port of an element of Services. It is 0
-// if the target port is a name that no endpoint defines.
+// Target returns the number of a service port at the router's Pod. p must be a port of an element of Services. The
+// result is 0 if the target port is a name that no endpoint defines, or for any other p. The first argument is
+// ignored.
 func (e *Edge) Target(_ *model.Service, p *model.ServicePort) uint32 { return e.numbers[p] }

@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain returns the Spec of a resource of the workload. For listeners, and for clusters of a Sidecar's ingress
-// listeners, the front.TrafficSources of the resource follow. It returns nil if the workload has no such resource.
+// Explain returns the Spec (all inputs of the build) of a resource of the workload. For listeners, and for clusters of
+// a Sidecar's ingress listeners, front.TrafficSource values follow, which name the services and the Sidecar of the
+// resource. It returns nil if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {

@@ -1,8 +1,8 @@
 // Package inbound plans the inbound side of proxies: the clusters of the workload's own ports, the listener that
-// receives redirected connections, and the listeners of a Sidecar's ingress. A Workload is planned as a whole. If a
-// change touches it, the planner plans a new Workload.
+// receives redirected connections, and the listeners of a Sidecar's ingress. Proxies with equal inputs (view.Workload)
+// share one Workload. A Workload is planned as a whole: if a change touches it, the planner plans another one.
 //
-// Owns: nothing after New.  Reads: plan/input.  Never: the outbound side.
+// Owns: nothing after New. Reads: plan/input (a snapshot of the records). Never: the outbound side.
 package inbound
 
 import (
@@ -37,7 +37,7 @@ import (
 const side = networkingv1.EnvoyFilter_SIDECAR_INBOUND
 
 // Workload is the inbound side of all proxies with the same view.Workload. It is planned as a whole by New, Bootstrap
-// or Servers, and immutable afterwards. The embedded Layer contains its resources.
+// or Servers, and immutable afterwards. The embedded Layer contains its resources. It is safe for concurrent use.
 type Workload struct {
 	layer.Layer
 	in              *input.Input // nil after planning
@@ -66,8 +66,8 @@ type port struct {
 	also    []string // further addresses of that listener
 }
 
-// Bootstrap plans the workload of a router from scratch, which has no inbound side. It plans the changes that patches
-// make to the bootstrap, and the configurations of extensions. It calls yield between two resources.
+// Bootstrap plans the workload of a router, which has no inbound side: the changes that patches make to the bootstrap,
+// and the configurations of extensions. It calls yield, which must not be nil, between two resources.
 func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -78,8 +78,8 @@ func Bootstrap(in *input.Input, key view.Workload, yield func()) *Workload {
 	return wl
 }
 
-// Servers plans the workload of an application with gRPC's own xDS client from scratch: the listeners of its servers
-// and the configurations of extensions. It calls yield between two resources.
+// Servers plans the workload of an application with gRPC's own xDS client: the listeners of its servers and the
+// configurations of extensions. It calls yield, which must not be nil, between two resources.
 func Servers(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.planServers(yield)
@@ -89,7 +89,7 @@ func Servers(in *input.Input, key view.Workload, yield func()) *Workload {
 	return wl
 }
 
-// read returns a workload with the records that its key names, not planned yet.
+// read returns a workload with the records that its key names, before planning.
 func read(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	if r, ok := in.Get(key.Sidecar); ok {
@@ -105,8 +105,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from scratch, with the records of in that key names. It calls yield between two
-// resources. Problems are in Problems.
+// New plans the workload of a sidecar from the records of in that key names. It calls yield, which must not be nil,
+// between two resources. Errors of the configuration are in the method Problems.
 func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -333,8 +333,8 @@ func (wl *Workload) common(name string, port uint32, clusters ...string) listene
 	return c
 }
 
-// removes reports whether patches remove a resource as a whole, and records the removals. The predicate by decides
-// which patches do.
+// removes reports whether patches remove a resource as a whole, and records the removals. by reports whether a patch
+// removes the resource.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
 	before := len(wl.removed)
 	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })
@@ -349,13 +349,13 @@ func (wl *Workload) removesListener(name string, port uint32) bool {
 // Removals returns the clusters and listeners that patches remove as a whole. The caller must not change the list.
 func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
-// Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe the
-// change:
+// Touched reports whether a change affects the workload, so that it has to be planned again. The arguments describe
+// the change; each may be nil:
 //
-//   - readers: the changed records, other than services, that a view.Workload may name
+//   - readers: the changed records, except services, that a view.Workload may name
 //   - services: the changed services
 //   - ports: the hosts whose endpoints have changed ports
-//   - served: the hosts with changed services, of which providers of external authorization may be
+//   - served: the hosts with changed services, which may be the services of providers of external authorization
 func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	reads := func(k model.Key) bool { return readers[k] }
 	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) ||

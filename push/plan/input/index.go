@@ -12,7 +12,8 @@ import (
 )
 
 // Index answers reverse look-ups in a snapshot: the hosts at an address, the VirtualServices that route to a host, the
-// wildcards in use. It is immutable; With returns the index of the next snapshot, which shares nearly all memory.
+// wildcards in use. It is immutable and safe for concurrent use. With returns the index of the next snapshot, which
+// shares nearly all memory.
 type Index struct {
 	addresses multimap[string]    // virtual address -> hosts of services
 	routesTo  multimap[model.Key] // destination host -> VirtualServices
@@ -21,8 +22,8 @@ type Index struct {
 	aliases   multimap[string]    // host -> its aliases (ExternalName)
 	wildcards multimap[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records with this host
 	bound     multimap[model.Key] // namespace/name of a Gateway -> its VirtualServices with tcp or tls rules
-	// routing maps hosts to their VirtualServices, see Input.Routing. The hosts are spelled backwards, so all hosts that
-	// one wildcard covers have a common prefix.
+	// routing maps hosts to their VirtualServices, see Input.Routing. The hosts are spelled backwards, so all hosts
+	// that one wildcard covers have a common prefix.
 	routing multimap[model.Key]
 }
 
@@ -38,7 +39,7 @@ func newIndex(s *mirror.Snapshot) *Index {
 	return (&Index{}).With(edits)
 }
 
-// With returns the index of the snapshot after the edits. x stays as it is.
+// With returns the index of the snapshot after the edits. x is not changed.
 func (x *Index) With(edits []mirror.Edit) *Index {
 	next := &Index{addresses: x.addresses.change(), routesTo: x.routesTo.change(), secrets: x.secrets.change(),
 		naming: x.naming.change(), aliases: x.aliases.change(), wildcards: x.wildcards.change(), bound: x.bound.change(), routing: x.routing.change()}

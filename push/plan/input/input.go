@@ -1,8 +1,9 @@
-// Package input is the common input of all parts of the plan: one snapshot, and results that are derived from this
-// snapshot alone. The results are cached while the snapshot is the newest, and all scopes share them. They are the
-// members of clusters, the service accounts of services, the modes of PeerAuthentications, and an index of references.
+// Package input is the common input of all parts of the plan: one snapshot of the records, and results that are
+// derived from this snapshot alone. The results are cached while the snapshot is the newest. All scopes (sets of
+// services that groups of proxies see) share them. They are the members of clusters, the service accounts of services,
+// the modes of PeerAuthentications, and an index of references.
 //
-// Owns: the caches of one Input.  Reads: snapshots.  Never: visibility in a single scope; Envoy's protobuf.
+// Owns: the caches of one Input. Reads: snapshots. Never: visibility in a single scope; Envoy's protobuf.
 package input
 
 import (
@@ -17,8 +18,9 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// Input is one snapshot and the results derived from it. Each step of the planner uses a new Input (At, Later). Only
-// one goroutine may use an Input; another goroutine needs a Copy. Snapshot is immutable, so any goroutine may read it.
+// Input is one snapshot and the results derived from it. Each step of the planner, which applies one change of the
+// snapshot, uses another Input (At, Later). Only one goroutine may use an Input; another goroutine needs a Copy.
+// Snapshot is immutable, so any goroutine may read it.
 type Input struct {
 	*mirror.Snapshot
 	Cluster string      // the name of the config cluster in labels of endpoints; its name in origins is empty
@@ -30,7 +32,7 @@ type Input struct {
 	Gateways intern.List[endpoint.Gateway]
 	Index    *Index     // the reverse look-ups of the snapshot
 	Pool     *pool.Pool // builds the resources
-	// Sharing contains the results that the scopes of a step share. It is nil between steps.
+	// Sharing contains the results that the scopes of a step share. It is nil in an Input of New or Copy.
 	Sharing *layer.Sharing
 
 	members      map[Selection]intern.List[model.Member]
@@ -72,8 +74,8 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.Gateways = gatewaysIn(s)
 }
 
-// At returns the Input of a step at another snapshot. edits are the changes from the snapshot of in.Index to s. Without
-// edits the result has the same index. in stays as it is.
+// At returns the Input of a step at another snapshot, with empty caches. edits are the changes from the snapshot of
+// in.Index to s. Without edits the result has the same index, even if s differs. in is not changed.
 func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
@@ -110,8 +112,8 @@ func (in *Input) Tested(of view.Scope) {
 	}
 }
 
-// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and Make appends
-// a problem to found. The problem is about the object that the builder's error names, or else about the object blame.
+// Make builds the resource of a Spec, or finds it in the pool. If the build fails, the result is false and Make
+// appends a problem to found. The problem names the object in the builder's error, or else the object blame.
 func (in *Input) Make(spec pool.ResourceSpec, blame model.Key, found *[]Problem) (layer.Unit, bool) {
 	r, err := in.Pool.Resource(spec)
 	return made(spec, r, err, blame, found)

@@ -37,7 +37,7 @@ func (s PatchSet) RemovesListener(name string, port uint32, side networkingv1.En
 	return s.Any(func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
 }
 
-// Direct reports whether no traffic is redirected to the proxy. That is so if mode is view.None, or if the Sidecar has
+// Direct reports whether no traffic is redirected to the proxy. This holds if mode is view.None, or if the Sidecar has
 // ingress and egress listeners and all of them have captureMode NONE. The Sidecar may be nil.
 func Direct(sidecar *model.Sidecar, mode view.Mode) bool {
 	if mode == view.None {

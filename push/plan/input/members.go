@@ -21,7 +21,7 @@ type Selection struct {
 	Subset  string
 	Peers   intern.List[*model.Policy] // the result of Input.Peers for the service's namespace
 	Local   bool                       // only endpoints of Cluster are selected
-	Cluster string                     // as in origins: empty for the config cluster
+	Cluster string                     // cluster in the records' origins; empty: the config cluster. Ignored unless Local is set
 	// NotReady is true if endpoints that are not ready are selected too. Envoy counts them and sends them no requests.
 	NotReady bool
 	// Any is true if endpoints of any health are selected.
@@ -44,15 +44,15 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	return false
 }
 
-// Members returns the endpoints that a selection includes, sorted by address, port and network. labels are the labels
-// of the selection's subset. Only endpoints in the service's own namespace are selected. Endpoints have to be ready,
-// unless the selection or the service includes others. The endpoint port is the port with the name of the service port.
-// For hosts that are resolved by DNS it is the port with the same number (istio: pilot/pkg/model/endpointshards.go,
-// CopyEndpoints).
+// Members returns the endpoints that a selection includes, sorted by address, port and network. labels must be the
+// labels of the selection's subset, because the result is cached by the selection. Only endpoints in the service's own
+// namespace are selected. Endpoints have to be ready, unless the selection or the service includes others. The
+// endpoint port is the port with the name of the service port. For hosts that are resolved by DNS it is the port with
+// the same number (istio: pilot/pkg/model/endpointshards.go, CopyEndpoints).
 //
 // Of several endpoints with the same address, port and network, the healthiest is included: the outdated status of one
 // Pod may still state the address of another Pod. Equal addresses in two networks are different endpoints. Endpoints
-// without an address, which gateways reach, are all included. The result is cached.
+// without an address, which gateways reach, are all included.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
@@ -99,7 +99,7 @@ func byNumber(service *model.Service) bool {
 }
 
 // Addresses returns the IP addresses of the endpoints of one port of a service, in all clusters and of any health. The
-// list is sorted and has no duplicates. It is cached, so the caller must not change it.
+// list is sorted, without duplicates, and nil without endpoints. It is cached, so the caller must not change it.
 func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
 	at := servedPort{service, host, port}
 	found, ok := in.addresses[at]
@@ -123,9 +123,9 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 	return found
 }
 
-// Published yields the endpoints to which DNS resolves the name of a service, with the name of each endpoint's cluster
-// as in origins. These are the ready endpoints, or all endpoints if the service has publishNotReadyAddresses. They are
-// in no order.
+// Published yields the endpoints to which DNS resolves the name of a service, each with its cluster ("": the config
+// cluster). These are the ready endpoints, or all endpoints if the service has publishNotReadyAddresses. They are in
+// no order.
 func (in *Input) Published(service *model.Service, host string) iter.Seq2[string, *model.Endpoint] {
 	return func(yield func(string, *model.Endpoint) bool) {
 		q := Selection{Service: service}
@@ -171,8 +171,8 @@ func healthRank(h model.Health) int {
 	}
 }
 
-// MembersOf returns the members of a selection without a subset whose endpoints satisfy a predicate. The order is that
-// of Members.
+// MembersOf returns the members of a selection whose endpoints satisfy a predicate, in the order of Members. The
+// selection must be without a subset.
 func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern.List[model.Member] {
 	var out []model.Member
 	for _, m := range in.Members(q, nil).All() {

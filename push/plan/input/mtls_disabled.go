@@ -17,8 +17,9 @@ type served struct {
 	host    string
 }
 
-// MTLSDisabled returns a digest of the endpoints and ports for which PeerAuthentications disable mTLS, of the service
-// and host of a selection (see mtlsDisabledAt). It is "" if no PeerAuthentication disables mTLS. The result is cached.
+// MTLSDisabled returns a digest of the endpoints and ports for which PeerAuthentications disable mTLS, for the service
+// and host of a selection. The result is "" if no PeerAuthentication disables mTLS, or if q.Peers is empty. Equal
+// digests mean equal modes (see mtlsDisabledAt). The result is cached.
 func (in *Input) MTLSDisabled(q Selection) string {
 	if q.Peers.Len() == 0 {
 		return ""
@@ -46,8 +47,7 @@ func (in *Input) WithoutMTLS(q Selection) bool {
 //
 // The digest is a part of the service's clusters. It changes whenever an edit of a policy switches mTLS off or on for
 // an endpoint. It covers future endpoints as well as present endpoints, so a new endpoint does not change clusters.
-// Policies that switch mTLS for no endpoint are left out. Modes that require mTLS and modes that only accept it are the
-// same.
+// Policies that switch mTLS for no endpoint are left out. STRICT and PERMISSIVE count as the same mode.
 func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string {
 	outside := outOfSelector(s, of)
 	foreign := slices.ContainsFunc(outside, func(e *model.Endpoint) bool { return !at(e, of.service) })
@@ -148,9 +148,9 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// MTLSDisabledDiffers reports whether endpoints in s change the digest of a service of a host, see MTLSDisabled. The
-// services are those of s, and the policies are those of in for the namespace. Only endpoints that the service's
-// selector does not match can change the digest.
+// MTLSDisabledDiffers reports whether the endpoints in s give a service of a host another digest than those of in, see
+// MTLSDisabled. The services are those of s, and the policies are those of in for the namespace. Only endpoints that
+// the service's selector does not match can change the digest.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

@@ -19,8 +19,8 @@ import (
 // PatchSet lists the patches that apply to a proxy, in order of application.
 type PatchSet []model.Patch
 
-// Patches returns the patches that a view refers to, in the same order. A patch that cannot be applied is left out, and
-// found has a problem for it. Missing EnvoyFilters and patches are skipped.
+// Patches returns the patches that a view refers to, in the same order. A patch that cannot be applied is left out,
+// and found has a problem for it. References to absent EnvoyFilters or patches are skipped.
 func (in *Input) Patches(refs intern.List[view.Patch]) (set PatchSet, found []Problem) {
 	for _, ref := range refs.All() {
 		r, ok := in.Get(ref.Filter)

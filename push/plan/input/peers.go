@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Peers returns the PeerAuthentications that apply to endpoints of a namespace: its own and the mesh-wide policies, the
-// oldest first. If no policy of the list disables mTLS, the list is empty, because clients then need no policy to
+// Peers returns the PeerAuthentications that apply to endpoints of a namespace: its own and the mesh-wide policies,
+// the oldest first. If no policy of the list disables mTLS, the list is empty, because clients then need no policy to
 // decide about mTLS. The result is cached.
 func (in *Input) Peers(namespace string) intern.List[*model.Policy] {
 	if found, ok := in.peers[namespace]; ok {
@@ -47,8 +47,8 @@ func (in *Input) applicablePeers(namespace string) []*model.Policy {
 	return out
 }
 
-// Demands reports whether a member of a selection accepts mTLS alone: it has mTLS, and PeerAuthentication sets STRICT
-// for its port.
+// Demands reports whether a member of a selection accepts only mTLS: the member supports mTLS, and a
+// PeerAuthentication sets STRICT for its port.
 func (in *Input) Demands(q Selection, m model.Member) bool {
 	namespace := cmp.Or(m.Endpoint.GetNamespace(), q.Service.Key.Namespace)
 	peers := in.applicablePeers(q.Service.Key.Namespace)
@@ -96,8 +96,8 @@ func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	return mode
 }
 
-// FirstPeer is FirstMode, with the policy that states the mode; nil: no policy does. ofPort reports whether the policy
-// states it for this port alone.
+// FirstPeer returns the mode as FirstMode does, and the policy that states the mode; nil: no policy states one. ofPort
+// reports whether the policy states the mode for this port alone.
 func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.Policy, ofPort bool) {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)

@@ -25,7 +25,7 @@ func (s PatchSet) Removing() (removing PatchSet) {
 	return removing
 }
 
-// Removals calls f for each patch that removes the resource ref. The predicate removes decides which patches do.
+// Removals calls f for each patch that removes the resource ref. removes reports whether a patch removes the resource.
 func (s PatchSet) Removals(ref xds.Ref, removes func(model.Patch) bool, f func(Removal)) {
 	for _, p := range s {
 		if removes(p) {

@@ -17,9 +17,9 @@ var defaultVersions = map[meshv1.MeshConfig_TLSConfig_TLSProtocol]networkingv1.S
 }
 
 // ServerTLS returns the mode, versions, cipher suites and curves of a server's TLS. If the server states no minimum
-// version or no cipher suites, tlsDefaults of MeshConfig has them. Curves always come from tlsDefaults. If the default
-// minimum version is above the server's maximum version, the maximum version is the minimum too. Both arguments may be
-// nil.
+// version or no cipher suites, those of MeshConfig's tlsDefaults are used. Curves always come from tlsDefaults. If the
+// default minimum version is above the server's maximum version, the maximum version is also the minimum. Other fields
+// of the result are zero. Both arguments may be nil.
 func ServerTLS(tls *networkingv1.ServerTLSSettings, mesh *meshv1.MeshConfig) listener.ServerTLS {
 	defaults := mesh.GetTlsDefaults()
 	out := listener.ServerTLS{Mode: tls.GetMode(),

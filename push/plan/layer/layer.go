@@ -1,8 +1,10 @@
-// Package layer stores the planned resources of one layer of a view. A Layer has manifests, and edits that Commit moves
-// into the manifests. The package also has the tables and values that scopes share with their clones.
+// Package layer stores the planned resources of one layer of a view. A view is the configuration of a group of
+// proxies; its layers, such as the outbound and the inbound side, are shared by different groups. A Layer has
+// manifests (immutable sets of resources by type), and edits that Commit moves into the manifests. The package also
+// has tables and values that planned parts share with copies of them (Table, Sharing).
 //
-// Owns: nothing; a Layer belongs to the part of the plan that fills it.  Reads: push/manifest.  Never: a snapshot, a
-// rule.
+// Owns: nothing; a Layer belongs to the part of the plan that fills it. Reads: push/manifest. Never: a snapshot, a
+// rule of the configuration.
 package layer
 
 import (
@@ -32,7 +34,8 @@ type Layer struct {
 	reserved map[xds.Ref]bool
 }
 
-// Fork returns an independent copy. It must not be called between an edit and the next Commit.
+// Fork returns a copy; edits of one layer do not affect the other. It must not be called between an edit and the next
+// Commit. The reserved names are shared, so Reserve must not be called after Fork.
 func (l *Layer) Fork() *Layer {
 	next := *l
 	next.specs = maps.Clone(l.specs)
@@ -42,7 +45,8 @@ func (l *Layer) Fork() *Layer {
 // Manifest returns the layer's manifest of a type as of the last Commit, or nil if it is empty.
 func (l *Layer) Manifest(t xds.Type) *manifest.Manifest { return l.types[t] }
 
-// Add stores a unit with its Spec, in place of a unit with the same type and name.
+// Add stores a unit with its Spec, in place of a unit with the same type and name, also if the name is reserved. u
+// must have a resource.
 func (l *Layer) Add(u Unit) {
 	if l.specs == nil {
 		l.specs = map[xds.Ref]pool.ResourceSpec{}
@@ -51,7 +55,7 @@ func (l *Layer) Add(u Unit) {
 	l.set(u.Res.Type, u.Res.Name, u.Res)
 }
 
-// Reserve stores a unit that an EnvoyFilter adds, and reserves its type and name. From now on Put, Drop and Replace
+// Reserve stores a unit that an EnvoyFilter adds, and reserves its type and name. Later calls of Put, Drop and Replace
 // ignore resources with this type and name.
 func (l *Layer) Reserve(u Unit) {
 	if l.reserved == nil {
@@ -74,13 +78,13 @@ func (l *Layer) Specs(f func(pool.ResourceSpec)) {
 	}
 }
 
-// Remove removes a resource that Add stored.
+// Remove removes a resource with its Spec. It has no effect for an absent resource, and ignores reservations.
 func (l *Layer) Remove(t xds.Type, name string) {
 	delete(l.specs, xds.Ref{Type: t, Name: name})
 	l.set(t, name, nil)
 }
 
-// Retain removes all resources of a type that Add stored, except the given names.
+// Retain removes all resources of a type that Add or Reserve stored, except the given names.
 func (l *Layer) Retain(t xds.Type, names map[string]bool) {
 	for r := range l.specs {
 		if r.Type == t && !names[r.Name] {
@@ -89,7 +93,7 @@ func (l *Layer) Retain(t xds.Type, names map[string]bool) {
 	}
 }
 
-// Hide hides the resource with a type and name of the layers below this layer.
+// Hide stores a marker that hides the resource with a type and name in the layers below this layer.
 func (l *Layer) Hide(t xds.Type, name string) {
 	marker := l.types[t].Get(name)
 	if !manifest.IsHidden(marker) {
@@ -156,9 +160,9 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 // piece is the number of edits, or names, between two calls of yield.
 const piece = 1000
 
-// Commit moves the edits into the manifests. It copies only the buckets of the manifests that differ. Between two
-// pieces of the work it calls yield. The manifests may be incomplete then, so yield must not read the layer. Layers
-// with equal manifests and edits share the new manifests by x, which may be nil.
+// Commit moves the edits into the manifests. It copies only the hash buckets of the manifests that differ. It calls
+// yield between two pieces of the work. The manifests may be incomplete then, so yield must not read the layer. Layers
+// with equal manifests and edits share the results through x, which may be nil.
 func (l *Layer) Commit(x *Sharing, yield func()) {
 	for t, puts := range l.puts {
 		for i, names := range inPieces(puts, yield) {
@@ -205,8 +209,8 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer share all equal parts of its manifests with the layer old that it replaces. This layer was
-// planned from scratch and committed. Succeed calls yield and uses x like Commit. old may change within yield.
+// Succeed makes this layer share all equal parts of its manifests with the layer old, which it replaces. This layer
+// must be committed. Succeed calls yield and uses x as Commit does. old is not changed, and may change within yield.
 func (l *Layer) Succeed(old *Layer, x *Sharing, yield func()) {
 	for t, was := range old.types { // old.types is an array, so this iterates over a copy
 		seen := 0

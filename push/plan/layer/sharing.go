@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Sharing contains the results that the scopes of one step have computed so far. Scopes with equal results share one
-// value. So clones share memory with their template even after an edit that touches all of them. One goroutine may use
-// a Sharing. The nil Sharing stores nothing; it is used between steps.
+// Sharing contains the results that the planned parts of one step have computed so far. Parts with equal results share
+// one value. Copies of a part therefore share memory with their template even after an edit that touches all of them.
+// One goroutine may use a Sharing. The nil Sharing stores nothing; it is used between steps.
 type Sharing struct {
 	values    map[any]any // key of Share -> []*V
 	manifests map[rewrite]*manifest.Manifest

@@ -42,7 +42,7 @@ func (t *Table[V]) Put(name string, v *V) {
 // Len returns the number of names.
 func (t *Table[V]) Len() int { return t.size }
 
-// All yields all names with their values, in no order.
+// All yields all names with their values, in no order. The table must not be changed meanwhile.
 func (t *Table[V]) All() iter.Seq2[string, *V] {
 	return func(yield func(string, *V) bool) {
 		for name, v := range t.own {
@@ -58,7 +58,7 @@ func (t *Table[V]) All() iter.Seq2[string, *V] {
 	}
 }
 
-// Copy returns an independent table with the same content. The receiver must not be changed any more. Several
+// Copy returns a table with the same content. The receiver must not be changed afterwards; the copy may be. Several
 // goroutines may call Copy of one table.
 func (t *Table[V]) Copy() Table[V] {
 	switch {
@@ -70,8 +70,8 @@ func (t *Table[V]) Copy() Table[V] {
 	return Table[V]{base: maps.Collect(t.All()), size: t.size}
 }
 
-// Fork returns an independent table with the same content. Other than after Copy, the receiver may be changed
-// afterwards. Fork itself may reorganise the receiver, so only one goroutine may call it.
+// Fork returns an independent table with the same content. Unlike after Copy, the receiver may be changed afterwards.
+// Fork itself may reorganise the receiver, so only one goroutine may call it.
 func (t *Table[V]) Fork() Table[V] {
 	if 4*len(t.own) > len(t.base) { // a new base costs less than many copies of a large difference
 		if len(t.base) > 0 {

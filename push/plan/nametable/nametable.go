@@ -1,7 +1,7 @@
-// Package nametable plans the name table of a scope: the addresses of its hosts, for agents that serve DNS for their
-// Pod.
+// Package nametable plans the name table of a scope, for agents that serve DNS for their Pod. A scope is the set of
+// hosts that a group of proxies sees. The table maps the names of these hosts to addresses.
 //
-// Owns: the rows of each scope, and the resource that is built from them.  Reads: plan/host.  Never: plans for a single
+// Owns: the rows of each scope, and the resource that is built from them. Reads: plan/host. Never: plans for a single
 // proxy; plans names of a scope before one of its proxies has requested them.
 //
 // The set of names follows istiod (pkg/dns/server/name_table.go). The name of a service resolves to its virtual
@@ -47,7 +47,8 @@ type Table struct {
 	current *manifest.Manifest
 }
 
-// New returns the name table of all hosts of a scope, for proxies of a network. The network is "" if it is unknown.
+// New returns the committed name table of all hosts of a scope, for proxies of a network. The network is "" if it is
+// unknown.
 func New(hosts *host.Table, network string) *Table {
 	t := &Table{network: network, changed: true}
 	hosts.Names(func(name string) { t.Plan(name, hosts) })
@@ -63,11 +64,11 @@ func (t *Table) Fork() *Table {
 }
 
 // Manifest returns a manifest with the table of the last Commit as its only resource, which has the name "". Scopes
-// with equal tables share the resource.
+// with equal tables share the resource. The manifest is immutable and never nil.
 func (t *Table) Manifest() *manifest.Manifest { return t.current }
 
-// Plan plans the names of the host with a name again. The host may be new, changed or removed in hosts. Commit
-// publishes the names.
+// Plan plans the names of one host again. The host may be new, changed or removed in hosts. Commit publishes the
+// names.
 func (t *Table) Plan(name string, hosts *host.Table) {
 	row := t.rowOf(hosts, hosts.Get(name))
 	if was := t.rows.Get(name); row != was {
@@ -76,7 +77,7 @@ func (t *Table) Plan(name string, hosts *host.Table) {
 	}
 }
 
-// Commit builds the resource, if rows have changed. The cost grows with the number of rows.
+// Commit builds the resource, if rows have changed since the last Commit. The cost grows with the number of rows.
 func (t *Table) Commit() {
 	if !t.changed {
 		return

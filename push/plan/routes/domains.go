@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides the domains, patches, rules and destinations of a virtual host for the proxies of a perspective.
-// Domains that belong to another virtual host are left out. Problems are appended to found. The result is false if no
-// domain is left, or if the virtual host has neither rules that apply nor a service.
+// specOf decides the domains, patches, rules and destinations of a virtual host, as proxies with the inputs of a
+// perspective receive it. Domains that belong to another virtual host are left out. Problems are appended to found.
+// The result is false if no domain is left, or if the virtual host has neither rules that apply nor a service.
 func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {

@@ -12,9 +12,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain returns the Spec of a route configuration, followed by the Specs of its virtual hosts in their order. They
-// are the Specs for the proxies of a variation; a nil variation means the proxies without inputs. The result is nil if
-// no listener requests a route configuration with this name.
+// Explain returns the Spec (all inputs of the build) of a route configuration, followed by the Specs of its virtual
+// hosts in their order. v selects the proxies of a variation (proxies with certain labels or other inputs); nil means
+// the proxies without inputs. The result is nil if no listener requests a route configuration with this name.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
@@ -81,7 +81,7 @@ func (t *Table) Freeze() front.Frozen {
 	}
 }
 
-// Describe calls line, a function like fmt.Printf, for each decision of the table in no order. Route configurations
+// Describe calls line, a function like fmt.Printf, for each decision of the table, in no order. Route configurations
 // that are not published are included. Tests compare tables by these lines.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, rc := range t.configs {
@@ -102,8 +102,9 @@ func (t *Table) Describe(line func(format string, args ...any)) {
 	}
 }
 
-// Serving returns the virtual hosts of the named hosts in all published route configurations, by name of the
-// configuration, as the proxies of a variation receive them. A nil variation means proxies without inputs.
+// Serving returns the virtual hosts of the hosts for which named returns true, in all published route configurations.
+// They are sorted by name of the configuration, host and port. v selects the proxies of a variation; nil means the
+// proxies without inputs.
 func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for _, name := range slices.Sorted(maps.Keys(t.configs)) {
 		rc := t.configs[name]

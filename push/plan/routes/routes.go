@@ -1,4 +1,6 @@
-// Package routes plans the route configurations of one scope of Envoys, virtual host by virtual host. Fronts use it.
+// Package routes plans the route configurations of one scope of Envoys, virtual host by virtual host. A scope is the
+// set of hosts that a group of proxies sees. A front, the planner of the listeners of sidecars or gateways
+// (push/plan/front), calls this package.
 //
 // A front passes two arguments to New:
 //   - a Scope: the layer of the route configurations, the host table that resolves destinations, the patches, and the
@@ -13,11 +15,11 @@
 //   - the number of listeners that request it (Use)
 //
 // After each step (Finish) the layer contains the route configurations that listeners request. Vary plans the route
-// configurations that differ for the proxies of a variation. Only the virtual hosts that a step touches are decided and
-// encoded again. Neighbouring virtual hosts are joined in runs. So the work of an edit does not grow with the number of
-// virtual hosts.
+// configurations that differ for the proxies of a variation (proxies with certain labels or other inputs). Only the
+// virtual hosts that a step touches are decided and encoded again. Neighbouring virtual hosts are joined in runs, so
+// the work of an edit does not grow with the number of virtual hosts.
 //
-// Owns: the route configurations of each scope.  Reads: plan/host.  Never: a listener; the choice of route
+// Owns: the route configurations of each scope. Reads: plan/host. Never: a listener; the choice of route
 // configurations and virtual hosts.
 package routes
 
@@ -48,11 +50,13 @@ type Scope struct {
 type Config struct {
 	Name string // the name by which listeners request it
 	Port uint32 // the port of the listener, which EnvoyFilters match; 0 for several ports
-	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match them too.
+	// ServerPorts lists the port numbers of the Gateways' servers that the listener serves. EnvoyFilters match them
+	// too.
 	ServerPorts intern.List[uint32]
 	// OneHost is true if a single virtual host answers for all names. There is no catch-all then.
 	OneHost bool
-	// WithPorts is true if Envoy compares the names of requests including their ports. Otherwise Envoy ignores the ports.
+	// WithPorts is true if Envoy compares the names of requests including their ports. Otherwise Envoy ignores the
+	// ports.
 	WithPorts bool
 }
 
@@ -64,18 +68,19 @@ type VirtualHost struct {
 	Port uint32 // the port of the host
 	// Keeps is true if the virtual host never yields a domain to another virtual host of the route configuration.
 	Keeps bool
-	// Bound is true for a host of a gateway, whose routes come from Rules alone. If no rule applies, the virtual host is
-	// left out, unless Kept is true; then it is published without routes.
+	// Bound is true for a host of a gateway, whose routes come from Rules alone. If no rule applies, the virtual host
+	// is left out, unless Kept is true; then it is published without routes.
 	Bound, Kept bool
 	// TLSOnly is true if requests without TLS are redirected to https. It has an effect if Bound is true.
 	TLSOnly bool
-	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421. It has an
-	// effect if Bound is true.
+	// Misdirected is true if the domains belong to connections of another server. All requests are answered 421. It
+	// has an effect if Bound is true.
 	Misdirected bool
-	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is true.
+	// HTTP3 is the UDP port at which the host is also served by HTTP/3; 0: no HTTP/3. It has an effect if Bound is
+	// true.
 	HTTP3 uint32
-	// Own is true if the service belongs to the scope's namespace. It is a field because the clone of a table for another
-	// namespace begins with the values of its template.
+	// Own is true if the service belongs to the scope's namespace. It is a field because a copy of a table for another
+	// namespace begins with the values of the original.
 	Own     bool
 	Domains intern.List[string]
 	Service *model.Service          // the service of the host; nil if only the rules define the host
@@ -83,18 +88,19 @@ type VirtualHost struct {
 	Reads   intern.List[string]     // keys of the proxy labels that the rules read
 }
 
-// Names decides about the domains in the route configurations of a front. The front implements it.
+// Names decides about the domains in the route configurations of a front. The front implements it. Only the planner's
+// goroutine calls it.
 type Names interface {
 	// CatchAll returns the virtual host for all names that no other virtual host has, without patches. The result is
 	// false if the route configuration needs no such virtual host.
 	CatchAll(c Config) (vhost.CatchAll, bool)
-	// Rivals appends the ids of all virtual hosts of the route configuration that may have a domain of vh too, and returns
-	// the extended slice. The appended ids may include vh's own id, and ids that do not exist.
+	// Rivals appends the ids of all virtual hosts of the route configuration that may have a domain of vh too, and
+	// returns the extended slice. The appended ids may include vh's own id, and ids that do not exist.
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
 	// SameRank reports whether two versions of a virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
-	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if that
-	// is a problem.
+	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if
+	// that is a problem.
 	Yields(vh, rival *VirtualHost) (yields, reported bool)
 	// Blame returns the key of the object to which a virtual host's problems are attributed.
 	Blame(vh *VirtualHost) model.Key

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Table contains the route configurations of a scope. Only the planner's goroutine may use it.
+// Table contains the route configurations of a scope. New creates it. Only the planner's goroutine may use it.
 type Table struct {
 	Scope
 	names   Names
@@ -23,8 +23,8 @@ type Table struct {
 	changed map[string]map[string]bool
 	pieces  []*xds.Fragment // reused buffer of plan
 	ids     []string        // reused buffer of rivals
-	// own marks the route configurations that belong to this table alone. All other route configurations are shared with
-	// forks, which other goroutines may use. The table copies a shared route configuration before it changes it.
+	// own marks the route configurations that belong to this table alone. All other route configurations are shared
+	// with forks, which other goroutines may use. The table copies a shared route configuration before it changes it.
 	own *editor
 }
 
@@ -66,14 +66,14 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// New returns a table without route configurations for a scope. The front calls, in each step, Enter, Leave and Use,
-// and then Finish, Vary for each variation, and Done.
+// New returns a table without route configurations for a scope. In each step, which applies one change of the
+// configuration, the front calls Enter, Leave and Use, then Finish, Vary for each variation, and Done.
 func New(of Scope, names Names) *Table {
 	return &Table{Scope: of, names: names, configs: map[string]*routeConfig{}, changed: map[string]map[string]bool{}, own: &editor{}}
 }
 
-// Fork returns a copy of the table for another Scope and Names. Changes of one table do not affect the other. Fork must
-// not be called within a step.
+// Fork returns a copy of the table for another Scope and Names. Changes of one table do not affect the other, and
+// another goroutine may use the copy. Fork must not be called within a step.
 func (t *Table) Fork(of Scope, names Names) *Table {
 	t.own = &editor{}
 	next := New(of, names)
@@ -81,14 +81,16 @@ func (t *Table) Fork(of Scope, names Names) *Table {
 	return next
 }
 
-// Use adds `by`, which may be negative, to the number of listeners that request a route configuration.
+// Use adds `by`, which may be negative, to the number of listeners that request a route configuration. A missing route
+// configuration is created.
 func (t *Table) Use(c Config, by int) {
 	t.get(c).users += by
 	t.mark(c.Name)
 }
 
-// Enter adds a virtual host to a route configuration, or replaces the virtual host with the same id. Finish then
-// decides this virtual host and the rivals for its changed domains.
+// Enter adds a virtual host to a route configuration, or replaces the virtual host with the same ID. A missing route
+// configuration is created. Finish then decides this virtual host, and the virtual hosts that compete for its changed
+// domains.
 func (t *Table) Enter(c Config, vh VirtualHost) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
@@ -105,7 +107,8 @@ func (t *Table) Enter(c Config, vh VirtualHost) {
 	t.markRivals(rc, old, en)
 }
 
-// Leave removes the virtual host with an id from a route configuration. Finish then decides the rivals for its domains.
+// Leave removes the virtual host with an ID from a route configuration; an absent one is ignored. Finish then decides
+// the virtual hosts that compete for its domains.
 func (t *Table) Leave(c Config, id string) {
 	rc := t.get(c)
 	old := rc.entries.Get(id)

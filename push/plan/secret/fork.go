@@ -7,7 +7,7 @@ import (
 )
 
 // Fork returns an independent table with the same subscriptions, rights and opened keys, which plans with another
-// input. Another goroutine may use it. Identities without names and modules are left out; Of creates them.
+// input. Another goroutine may use it. Identities without names and modules are left out; the method Of creates them.
 func (t *Table) Fork(in *input.Input) *Table {
 	next := New(in)
 	forks := map[*Subscriptions]*Subscriptions{}

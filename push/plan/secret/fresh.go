@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy contains the subscriptions of one identity, its right, and its opened keys. With a snapshot these are all inputs
-// of a plan from scratch. It is immutable, so any goroutine may use it.
+// Copy contains the subscriptions of one identity, its right to private keys, and its opened keys. With a snapshot
+// these are all inputs of a plan from scratch. It is immutable and safe for concurrent use.
 type Copy struct {
 	Who   view.Identity
 	Right access.Standing // the right to private keys
@@ -34,8 +34,8 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the copied subscriptions from scratch. modules lists keys of WasmPlugins and TrafficExtensions; Fresh
-// also plans their configurations with credentials (extensions). Both manifests may be nil, which means empty.
+// Fresh plans the copied subscriptions from scratch. modules lists keys of WasmPlugins and TrafficExtensions; the
+// result extensions has their configurations with credentials. Both manifests may be nil, which means empty.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

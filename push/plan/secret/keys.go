@@ -56,8 +56,9 @@ func (k keys) tidy() {
 	maps.DeleteFunc(k, func(_ model.Key, o *opened) bool { return len(o.users) == 0 })
 }
 
-// Sealed returns the records whose private keys have to be opened, sorted by key. The caller opens each private key,
-// and calls Opened or, after a failure, Unopened. Until then Sealed does not return the record again.
+// Sealed returns the records whose encrypted private keys have to be opened (decrypted), sorted by key. The caller
+// opens each private key, and calls Opened or, after a failure, Unopened. Until then Sealed does not return the record
+// again.
 func (t *Table) Sealed() (records []*model.Secret) {
 	for _, o := range t.keys {
 		if o.of != o.record && !o.taken {
@@ -69,8 +70,8 @@ func (t *Table) Sealed() (records []*model.Secret) {
 	return records
 }
 
-// Opened stores the private key of a record, and plans the Secrets and modules that need the key. It returns the
-// planned subscriptions. A key that is not needed any more is dropped, and the result is nil.
+// Opened stores the decrypted private key of a record, and plans the Secrets and modules that need the key. It returns
+// the planned subscriptions. A key that is not needed any more is discarded, and the result is nil.
 func (t *Table) Opened(record *model.Secret, key model.PrivateKey) (planned []*Subscriptions) {
 	o := t.keys[record.Key]
 	if o == nil || o.record != record {
@@ -108,8 +109,8 @@ func (t *Table) Unopened(record *model.Secret) bool {
 	return true
 }
 
-// Pending returns the keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet. of has
-// the names of the proxy, and subs the subscriptions of its identity.
+// Pending returns the keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet, in no
+// order. of has the names of the proxy, and subs the subscriptions of its identity.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -125,8 +126,8 @@ func (t *Table) opening(subs *Subscriptions, name string) bool {
 	return o != nil && o.of != o.record
 }
 
-// Inherit copies private keys of another table that t does not have. Only keys in the namespaces of t's identities are
-// copied, including keys that are still being opened.
+// Inherit copies opened and unopened private keys of another table that t does not have. Only keys in the namespaces
+// of t's identities are copied. old is not changed.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and are not sent. It is immutable.
+// Lack describes a Secret or ConfigMap that proxies of one identity subscribe to and do not get. It is immutable.
 type Lack struct {
 	namespace string              // the namespace of the proxies
 	resource  string              // the resource name
@@ -18,7 +18,7 @@ type Lack struct {
 	labels    []map[string]string // the label sets of the identity's workloads
 }
 
-// Lacks returns a Lack for each such Secret or ConfigMap of each identity, in no order.
+// Lacks returns a Lack for each subscribed Secret or ConfigMap without a resource, for each identity, in no order.
 func (t *Table) Lacks() (all []Lack) {
 	for namespace, identities := range t.subscribed {
 		for subs := range identities {

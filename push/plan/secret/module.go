@@ -55,7 +55,7 @@ func (t *Table) Use(subs *Subscriptions, extensions []model.Key) {
 	t.updateLists(subs)
 }
 
-// Disuse undoes one call of Use with the same arguments.
+// Disuse undoes one call of Use with the same arguments. It panics for an extension without such a call.
 func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	for _, key := range extensions {
 		m := subs.modules[key]

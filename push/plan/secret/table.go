@@ -74,7 +74,8 @@ type subscription struct {
 	selecting  bool      // see Subscriptions.selects
 }
 
-// Names is the set of resource names that one proxy subscribes to. Table.Subscribe changes it. The zero Names is empty.
+// Names is the set of resource names that one proxy subscribes to. Table.Subscribe changes it. The zero Names is
+// empty. It is not safe for concurrent use.
 type Names struct{ names map[string]bool }
 
 // Has reports whether the proxy subscribes to a name.

@@ -23,9 +23,10 @@ type logSettings struct {
 	at       place
 }
 
-// logs decides the access logs. The most specific Telemetry that names providers names all providers in use. An entry
-// without providers applies to the providers of the previous entry. If no earlier entry names providers, it applies to
-// the providers of the mesh: defaultProviders, or else accessLogFile (istio: pilot/pkg/model/telemetry.go, mergeLogs).
+// logs decides the access logs. Only the providers of the most specific Telemetry that names providers are used. An
+// entry without providers applies to the providers of the previous entry. If no earlier entry names providers, it
+// applies to the providers of the mesh: defaultProviders, or else accessLogFile (istio: pilot/pkg/model/telemetry.go,
+// mergeLogs).
 //
 // Two rules follow the API and differ from istiod: the use of accessLogFile, and the use of filters in entries without
 // providers (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
@@ -78,7 +79,7 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	return logs.List(out...)
 }
 
-// filters returns the providers in use (counting), and the filter expression of each provider.
+// filters returns the providers that are used (counting), and the filter expression of each provider that has one.
 func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
 	counting, filters = defaults, map[string]string{}
 	before := defaults
@@ -106,9 +107,9 @@ func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting 
 	return counting, filters
 }
 
-// unprovided reports an entry at the field `at` that has no provider. of names the kind of telemetry, and more
-// continues the message. It skips the first entry of the root namespace's Telemetry without a selector, which
-// store/normal reports.
+// unprovided adds the problem of an entry without a provider at the field at. of is the field of defaultProviders for
+// this kind of telemetry, and more continues the message. The first entry of the root namespace's Telemetry without a
+// selector is left out, because store/normal reports it.
 func (d *decision) unprovided(at place, of, more string) {
 	first := at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root()
 	if t, is := d.Get(at.key); is && first && t.(*model.Telemetry).Spec.GetSelector() == nil {
@@ -129,7 +130,7 @@ func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 }
 
 // log returns the access log of one provider. A disabled log is returned too, because it disables accessLogFile. The
-// result is false if the provider cannot be used. log reports the reason, except for unknown names, which store/normal
+// result is false if the provider cannot be used; a problem is added, except for unknown names, which store/normal
 // reports.
 func (d *decision) log(name string, w logSettings) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)

@@ -40,9 +40,9 @@ type metricSettings struct {
 	interval time.Duration
 }
 
-// metrics decides the metrics of the filter istio.stats, or of Envoy's stats access logger in its place. The providers
-// of an entry are found by the rules of logs. Later overrides take precedence over earlier overrides (istio:
-// pilot/pkg/model/telemetry.go, mergeMetrics).
+// metrics decides the metrics of the filter istio.stats. For proxies without this filter, Envoy's stats access logger
+// counts the metrics instead. The providers of an entry are found by the rules of logs. Later overrides take precedence
+// over earlier overrides (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
 	counting, said := before, false
@@ -85,8 +85,8 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	return build.Metrics{Said: true, Off: true}
 }
 
-// counts reports whether a provider is Prometheus. For other providers it reports a problem, since their metrics are
-// not counted.
+// counts reports whether a provider is Prometheus. For other providers it adds a problem, because their metrics are not
+// counted. It also adds a problem if some proxies cannot count Istio's metrics.
 func (d *decision) counts(name string, at place) bool {
 	p := build.Provider(d.Mesh.Spec, name)
 	switch {
@@ -100,7 +100,7 @@ func (d *decision) counts(name string, at place) bool {
 	return p.GetPrometheus() != nil
 }
 
-// merge applies one entry to the merged settings of earlier entries, which it overrides.
+// merge adds one entry to the merged settings c. The entry's settings override those of earlier entries.
 func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
@@ -140,14 +140,14 @@ func (c *metricSettings) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	}
 }
 
-// logCannot reports a setting that proxies with Envoy's stats access logger do not support.
+// logCannot adds the problem of a setting that Envoy's stats access logger does not support.
 func (d *decision) logCannot(at place, format string, args ...any) {
 	format = "some proxies of namespace %s count by Envoy's stats access logger: " + format
 	d.warn(at, problem.NotSupported, format, append([]any{d.Namespace}, args...)...)
 }
 
-// uncarried reports the parts of an override that proxies with the stats access logger do not support, and returns the
-// unsupported tags.
+// uncarried adds problems for the parts of an override that Envoy's stats access logger does not support. It returns
+// the unsupported tags; nil for proxies with the filter istio.stats.
 func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags map[string]bool) {
 	if !build.ByLog(d.Caps) {
 		return nil

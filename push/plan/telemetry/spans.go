@@ -29,8 +29,8 @@ type spans struct {
 }
 
 // tracing decides the tracer, the sampling and the tags of spans. Each setting of a later Telemetry overrides the same
-// setting of earlier Telemetries. If neither Telemetries nor defaultProviders configure tracing, a tracer of the
-// proxy's bootstrap or of an EnvoyFilter is used (istio: pilot/pkg/model/telemetry.go, Tracing;
+// setting of earlier Telemetries. If neither Telemetries nor defaultProviders configure tracing, the tracer comes from
+// the proxy's bootstrap or an EnvoyFilter (istio: pilot/pkg/model/telemetry.go, Tracing;
 // pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if !d.Self.Sends {
@@ -120,7 +120,7 @@ func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 	return s, said
 }
 
-// override sets the settings that an entry states, in place of settings of earlier entries.
+// override replaces the settings of earlier entries by the settings that an entry contains.
 func (s *spans) override(t *telemetryv1.Tracing) {
 	if t.DisableSpanReporting != nil {
 		s.disabled = t.DisableSpanReporting.GetValue()

@@ -1,7 +1,8 @@
-// Package telemetry decides the access logs, spans and metrics of a proxy's listeners, for one direction. It combines
-// the providers of the mesh configuration with the Telemetries that apply to the proxy.
+// Package telemetry decides the access logs, spans and metrics of a proxy's listeners, for one direction (outbound or
+// inbound). It combines the providers of the mesh configuration with the Telemetries that apply to the proxy. The
+// result is a part of the listeners' Specs; a Spec is the input from which a resource is built.
 //
-// Owns: nothing.  Reads: plan/input, plan/host for visible services.  Never: Envoy's protobuf.
+// Owns: nothing. Reads: plan/input, plan/host for visible services. Never: Envoy's protobuf.
 //
 // At most three Telemetries apply to a proxy (https://istio.io/latest/docs/reference/config/telemetry/; istio:
 // pilot/pkg/model/telemetry.go, applicableTelemetries). In ascending precedence these are:
@@ -9,11 +10,11 @@
 //   - the oldest Telemetry of the proxy's namespace without a selector
 //   - the oldest Telemetry of the proxy's namespace whose selector matches
 //
-// Views do not contain Telemetries without a selector. Fronts and workloads find the Telemetries of their namespace and
-// of the root namespace. After an edit of such a Telemetry, the scopes and workloads of its namespace decide again, and
-// only listeners whose telemetry differs are planned again. A view contains the Telemetry whose selector matches. If
-// the proxy sends spans, it also contains the proxy's description in spans (view.Self: canonical service and
-// node.cluster). So listeners only differ between workloads if spans are sent.
+// A view, the key of proxies with equal configuration, contains the Telemetry whose selector matches. It does not
+// contain Telemetries without a selector: For finds them by namespace. After an edit of such a Telemetry, Of is called
+// again for the namespace, and only listeners whose telemetry differs are planned again. If the proxy sends spans, the
+// view also contains the proxy's description in spans (view.Self: canonical service and node.cluster). So listeners
+// only differ between workloads if spans are sent.
 //
 // istiod sends a tracing block with this description to each connection manager of any mesh. Without a provider Envoy
 // sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless its
@@ -39,23 +40,23 @@ import (
 
 // Proxy describes one direction of proxies that get the same telemetry.
 type Proxy struct {
-	host.Visibility           // decides the clusters to which telemetry can be sent
+	host.Visibility           // determines the clusters to which telemetry can be sent
 	Client          bool      // the outbound side; otherwise the inbound side
 	Telemetry       model.Key // the Telemetry whose selector matches; zero without such a Telemetry
-	Self            view.Self // the proxies' description in spans
-	Caps            xds.Caps  // the capabilities of the proxies
+	Self            view.Self // the proxies' description in spans; zero: they send no spans
+	Caps            xds.Caps  // the capabilities that all of the proxies have
 }
 
-// Reports contains the decided telemetry of a proxy's listeners.
+// Reports contains the telemetry of a proxy's listeners, the result of Of.
 type Reports struct {
-	Spec build.Spec // the part of the listeners' Specs
+	Spec build.Spec // the telemetry in the listeners' Specs
 	// Hosts lists the hosts on which the providers depend. When a service of such a host appears, disappears or changes
 	// its ports, the telemetry has to be decided again.
 	Hosts    []string
 	Problems []input.Problem // settings of Telemetries and of the mesh that have no effect
 }
 
-// Interned lists of Specs. The tables are weak: a list lives as long as some Spec uses it.
+// Interned lists of Specs. The tables are weak: a list is freed when no Spec refers to it.
 var (
 	logs      intern.Table[build.Log]
 	tags      intern.Table[build.Tag]
@@ -63,7 +64,8 @@ var (
 	keys      intern.Table[model.Key]
 )
 
-// Of decides the telemetry of a proxy's listeners with the Telemetries of For.
+// Of returns the telemetry of a proxy's listeners, by the mesh configuration and the Telemetries of For. Settings that
+// cannot be applied are left out and are in Reports.Problems. It does not change its arguments.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
@@ -91,8 +93,9 @@ func Of(in *input.Input, p Proxy) Reports {
 	return d.out
 }
 
-// For returns the Telemetries that apply to proxies of a namespace, in ascending precedence. selecting is the key of
-// the Telemetry whose selector matches the proxies, or zero.
+// For returns the Telemetries that apply to proxies of a namespace, in ascending precedence, at most three. selecting
+// is the key of the Telemetry whose selector matches the proxies; if it is zero or does not exist, it is left out. The
+// Telemetries are shared and read-only.
 func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
 	namespaces := []string{in.Root(), namespace}
 	if in.Root() == namespace {
@@ -151,8 +154,8 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	return true
 }
 
-// service finds the service with an address of the provider with a name. If the service is unknown or ambiguous, or if
-// the proxy has no cluster of it, the result is false and a problem is reported.
+// service returns the service that a provider's address refers to. name is the provider's name. If the service is
+// unknown or ambiguous, or if the proxy has no cluster of the service, the result is false and a problem is reported.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
 	host, found, namespaces := d.ProviderServices(of.Service)
 	host, asked, there := d.Find(d.Input, host, found, of.Port)

@@ -97,7 +97,7 @@ func same(a, b quarantine.Report) bool {
 	return a.Key == b.Key && a.Reporter == b.Reporter && a.Envoy == b.Envoy && a.Accepted == b.Accepted && a.Retry == b.Retry
 }
 
-// list holds this replica's reports, oldest first. It has no clock.
+// list contains this replica's reports, oldest first. It has no clock.
 type list struct{ all []quarantine.Report }
 
 // add adds a report, and reports whether the list has changed. It ignores an invalid report. A repeated report replaces

@@ -31,7 +31,7 @@ const (
 	pruneEvery = time.Minute           // interval in which old reports are removed
 )
 
-// Loop shares the reports of one replica. While etcd is away the known reports stay in effect.
+// Loop shares the reports of one replica. While etcd is unreachable, reports that were read before stay in effect.
 type Loop struct {
 	path string // path of this process's list
 	log  *slog.Logger
@@ -41,7 +41,7 @@ type Loop struct {
 	changed chan struct{} // capacity 1: mine differs from the written list
 }
 
-// New returns the Loop of a replica. name is its name in the fleet. log nil: slog.Default().
+// New returns the Loop of a replica. name is the name of the replica. log nil: slog.Default(). It starts nothing.
 func New(name string, log *slog.Logger) *Loop {
 	if log == nil {
 		log = slog.Default()
@@ -50,7 +50,8 @@ func New(name string, log *slog.Logger) *Loop {
 	return &Loop{path: folder + name + "-" + rand.Text()[:8], log: log, changed: make(chan struct{}, 1)}
 }
 
-// Add adds a report to this replica's list, within the bounds. It is for quarantine.Config.Share, and never blocks.
+// Add adds a report to this replica's list, which Run writes. A report beyond the bounds displaces an older report, and
+// an invalid one is ignored. Add is for quarantine.Config.Share. It is safe for concurrent use, and never blocks.
 func (l *Loop) Add(r quarantine.Report) {
 	l.mu.Lock()
 	added := l.mine.add(r)
@@ -68,9 +69,10 @@ func (l *Loop) mark() {
 	}
 }
 
-// Run writes the list to store and passes the reports of other replicas to q, until ctx ends. The list stays in etcd
-// until its lease ends, because the reports stay true. Failed reads and writes are logged and repeated. The error means
-// that store cannot follow the folder, which is a fault of this build (kv.Families).
+// Run writes the list to store and passes the reports of other replicas to q, until ctx ends; then it returns nil. The
+// list stays in etcd until its lease ends, because the reports stay true. Failed writes are logged and repeated, lists
+// that cannot be read are logged. The error means that store cannot watch the folder, which is a fault of this build
+// (kv.Families).
 func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -80,7 +82,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	blobs := store.Leased(quarantine.DefaultKeep)
-	var due <-chan time.Time // of the next write; nil: there is nothing to write
+	var due <-chan time.Time // time of the next write; nil: there is nothing to write
 	var last time.Time
 	for {
 		select {

@@ -1,4 +1,4 @@
-// Package servetest helps tests: it provides an xDS server whose clients all have the same configuration, and clients.
+// Package servetest provides an xDS server whose clients all have the same configuration, and clients, for tests.
 //
 // Owns: nothing; what it starts ends with the test. Reads: push/serve. Never: imported by product code.
 package servetest
@@ -33,15 +33,15 @@ func (one) ID() string                    { return "v" }
 func (one) Confirm(context.Context) error { return nil }
 func (one) Leave()                        {}
 
-// OneCluster returns a Planner whose clients all have one cluster with the name "c".
+// OneCluster returns a Planner whose clients all have one cluster with the name "c" and no body. Every node may join.
 func OneCluster() serve.Planner {
 	set := &manifest.Set{Revision: 1}
 	set.Types[xds.Cluster][manifest.Scope] = manifest.Of(&xds.Resource{Type: xds.Cluster, Name: "c", Version: "1"})
 	return one{set}
 }
 
-// Dialed runs a server on a local port until the test ends, and returns a connection to it. On failure it ends the
-// test.
+// Dialed runs a server on a local port until the test ends, and returns a plain-text connection to it, which is closed
+// with the test. On failure it ends the test.
 func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +62,8 @@ func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	return conn
 }
 
-// ClustersRequest returns a first request of a stream, with the node "n", for clusters.
+// ClustersRequest returns a first request of a stream, with the node ID "n", for all clusters. The caller owns the
+// result.
 func ClustersRequest() *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "n"}, TypeUrl: xds.Cluster.URL()}
 }
@@ -81,7 +82,8 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon waits until is returns true. After a minute it ends the test as failed, with the text what.
+// Soon blocks until is returns true, which it calls every two milliseconds. After a minute it fails and ends the test,
+// with the text what.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

@@ -1,10 +1,11 @@
-// Package configure decides the content of a mesh's webhook configurations: which configurations of a cluster belong to
-// the mesh, the roots by which the API server verifies the webhook's server (caBundle), and whether objects are refused
-// while a webhook does not answer (failurePolicy). It is pure.
+// Package configure decides the content of a mesh's webhook configurations. It decides which configurations of a
+// cluster belong to the mesh, the roots by which the API server verifies the webhook's server (caBundle), and whether
+// objects are refused while a webhook does not answer (failurePolicy). Its functions are pure and safe for concurrent
+// use.
 //
 // Owns: nothing. Reads: existing ValidatingWebhookConfigurations and MutatingWebhookConfigurations. Never: creates or
-// deletes one; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore; sets Fail for a
-// webhook that only warns; uses a client.
+// deletes a configuration; changes rules, selectors or addresses of a webhook; sets a failurePolicy back to Ignore;
+// sets Fail for a webhook that only warns; uses a client.
 package configure
 
 import (
@@ -27,9 +28,9 @@ import (
 
 // Mesh identifies the mesh whose configurations are managed.
 type Mesh struct {
-	Namespace string // of the control plane
-	Revision  string // of this process; empty: default
-	Roots     []*x509.Certificate
+	Namespace string              // namespace of the control plane
+	Revision  string              // Istio revision of this process; empty: default
+	Roots     []*x509.Certificate // the mesh's root certificates
 }
 
 // Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in the
@@ -88,8 +89,8 @@ func Bundle(webhook map[string]any) (roots []*x509.Certificate) {
 	return roots
 }
 
-// Has reports whether the mesh's webhooks of a configuration have exactly this caBundle (base64). These are the
-// webhooks that call a Service in the control plane's namespace, or a URL.
+// Has reports whether the mesh's webhooks of a configuration have exactly this caBundle (base64). The mesh's webhooks
+// call a Service in the control plane's namespace, or a URL. Without such webhooks the result is true.
 func (m Mesh) Has(u *unstructured.Unstructured, bundle string) bool {
 	return !slices.ContainsFunc(webhooks(u), func(w map[string]any) bool {
 		of, _, _ := unstructured.NestedString(w, "clientConfig", "caBundle")
@@ -107,8 +108,8 @@ func Names(u *unstructured.Unstructured) (all []string) {
 	return all
 }
 
-// Selected returns labels that the objectSelector of a configuration's first webhook requires; empty without such
-// labels. Of the operators in matchExpressions it follows only In, with the first value.
+// Selected returns the labels that the objectSelector of a configuration's first webhook requires; empty, not nil,
+// without such labels. Of matchExpressions it reads only the operator In, with the first value.
 func Selected(u *unstructured.Unstructured) map[string]string {
 	labels := map[string]string{}
 	for _, w := range webhooks(u)[:min(1, len(webhooks(u)))] {
@@ -128,7 +129,7 @@ func Selected(u *unstructured.Unstructured) map[string]string {
 }
 
 // WarnsOnly reports whether a webhook with this name only warns, as the webhook for kinds of the Gateway API does.
-// Other implementations act on these kinds too. So the webhook must not block their objects, and its failurePolicy
+// Other implementations act on these kinds too. Such a webhook must not block their objects, so its failurePolicy
 // stays Ignore.
 func WarnsOnly(name string) bool { return strings.HasPrefix(name, "gateway-api.") }
 
@@ -145,8 +146,9 @@ func FailsOpen(u *unstructured.Unstructured) bool {
 }
 
 // Wanted returns the target state of a configuration. Webhooks that call the control plane's namespace or a URL have
-// these roots (PEM) as their caBundle. With fail, their failurePolicy is Fail, unless they only warn; without fail it
-// stays unchanged. Once the configuration has this state, navarchd gives up its field ownership (status.WithoutClaims).
+// roots (PEM) as their caBundle. With fail, their failurePolicy is Fail, unless they only warn; without fail it is
+// unchanged. The target of an absent configuration is nil: none is created. Once the configuration has this state,
+// navarchd gives up its field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
@@ -190,7 +192,8 @@ var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle
 
 // Trusts verifies a webhook's certificate by the configuration's roots, as an API server does, except for the host
 // name. nil means that the API server accepts the certificate, or that no webhook calls the control plane's namespace
-// or a URL. Errors: ErrUnwritten, the certificate has no Leaf, or it does not verify.
+// or a URL. Errors: ErrUnwritten, presented has no Leaf, or the certificate does not verify. presented must not be
+// nil.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
 		return errors.New("the presented certificate was not parsed")

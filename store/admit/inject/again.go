@@ -25,7 +25,8 @@ func (o overrides) find(name string) *corev1.Container {
 	return nil
 }
 
-// injected is the trace of an earlier injection in a Pod. The zero value stands for a Pod without one.
+// injected is the trace that an earlier injection left in a Pod's annotations. The zero value stands for a Pod without
+// an earlier injection.
 type injected struct {
 	there bool
 	names names
@@ -74,8 +75,8 @@ func takeEnv(c *corev1.Container, name string) string {
 }
 
 // written returns a copy of a Pod as its author wrote it, given the Pod after undo. Containers of templates are
-// removed, or replaced by the author's settings for them. The proxy's container is always among the containers, even if
-// templates made it an init container.
+// removed, or replaced by the author's settings for them. If the result has the proxy's container, this container is
+// among the containers, even if templates made it an init container.
 func (b injected) written(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	if b.there {

@@ -10,7 +10,7 @@ import (
 	"text/template/parse"
 )
 
-// Bounds of one template. They count work, not time, so that a template has the same result on every machine.
+// Bounds of one template. They limit work, not time, so that a template has the same result on every machine.
 const (
 	maxOutput    = 1 << 20 // bytes: etcd accepts no object of 1.5 MiB
 	maxSteps     = 200_000 // texts, values, iterations of loops and calls of other templates
@@ -91,8 +91,8 @@ var (
 	errLarge  = errors.New("its result is too large")
 )
 
-// limited returns functions that fail if their result is too large. So the results of repeated calls cannot grow
-// without bound. The result is checked after the call; boundCounts checks some arguments before it.
+// limited wraps functions so that they fail if their result is too large. So the results of repeated calls cannot grow
+// without bound. The result is checked after the call; boundCounts checks some arguments before the call.
 func limited(all template.FuncMap) template.FuncMap {
 	out := template.FuncMap{}
 	for name, f := range all {

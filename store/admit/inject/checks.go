@@ -62,8 +62,8 @@ func checkAnnotations(annotations map[string]string) error {
 	return errors.Join(bad...)
 }
 
-// CheckAnnotation returns an error for a value with which injection refuses the Pod. Annotations that injection does
-// not check have no error.
+// CheckAnnotation returns an error if injection refuses a Pod with this value of the annotation `name`. nil: the value
+// is valid, or injection does not check the annotation.
 func CheckAnnotation(name, value string) error {
 	if check := checked[name]; check != nil {
 		return check(value)
@@ -174,7 +174,7 @@ func isInterfaces(v string) error {
 	return nil
 }
 
-// isObjects checks JSON objects of one type, in a map or in a list, as templates read them.
+// isObjects checks a JSON map or list of objects of one type, as templates read them. An empty text is valid.
 func isObjects[T any](v string) error {
 	var list []*T
 	byName := map[string]*T{}

@@ -15,17 +15,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is the parsed content of a ConfigMap istio-sidecar-injector[-rev] (keys config and values).
+// Config is the parsed content of a ConfigMap istio-sidecar-injector[-rev] (keys config and values). ParseConfig makes
+// it. The fields must not be modified. Safe for concurrent use.
 type Config struct {
 	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
 
+	// Policy is enabled or disabled: whether Pods that no setting and no selector decides are injected.
 	Policy               string                 `json:"policy"`
-	DefaultTemplates     []string               `json:"defaultTemplates"`
-	Templates            map[string]string      `json:"templates"`
-	Aliases              map[string][]string    `json:"aliases"`
+	DefaultTemplates     []string               `json:"defaultTemplates"` // of Pods that name no templates; at least one
+	Templates            map[string]string      `json:"templates"`        // text by name; at least one
+	Aliases              map[string][]string    `json:"aliases"`          // alias -> names of templates
 	NeverInjectSelector  []metav1.LabelSelector `json:"neverInjectSelector"`
-	AlwaysInjectSelector []metav1.LabelSelector `json:"alwaysInjectSelector"`
-	InjectedAnnotations  map[string]string      `json:"injectedAnnotations"`
+	AlwaysInjectSelector []metav1.LabelSelector `json:"alwaysInjectSelector"` // NeverInjectSelector takes precedence
+	InjectedAnnotations  map[string]string      `json:"injectedAnnotations"`  // added to each injected Pod
 
 	parsed        map[string]parsed
 	never, always []labels.Selector
@@ -73,9 +75,11 @@ type values struct {
 func (v values) holds() bool { return v.Global.Proxy.Hold }
 
 // ParseConfig parses the keys config and values of a ConfigMap. source is the ConfigMap's name in messages. env returns
-// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Errors: a key is not
-// valid YAML; the policy, a selector, the log level or the canary is invalid; no template exists; a default template is
-// unusable. Other unusable templates are errors only for Pods that name them (Problems).
+// the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Without
+// defaultTemplates the default is the template sidecar. Errors: a key is not valid YAML; the policy, a selector, the
+// log level or the canary is invalid; no template exists; a default template is absent or does not parse. With an
+// error, the Config must not be used. Another template that does not parse is an error only for Pods that name it
+// (Problems).
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
 	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
@@ -136,7 +140,8 @@ func (c *Config) defaultsUsable() error {
 	return errors.Join(bad...)
 }
 
-// Problems returns the errors of unusable templates, in the order of the templates' names.
+// Problems returns an error for each template that does not parse, in the order of the templates' names; nil: all
+// parse.
 func (c *Config) Problems() (all []error) {
 	for _, name := range sorted(c.parsed) {
 		if err := c.parsed[name].err; err != nil {

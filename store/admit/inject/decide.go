@@ -13,8 +13,8 @@ import (
 
 // Decision states whether a Pod is injected, and why.
 type Decision struct {
-	Inject bool
-	Reason string // one sentence
+	Inject bool   // the Pod gets a proxy
+	Reason string // one sentence; never empty
 }
 
 // Policies of a ConfigMap. They apply to Pods without a setting of their own.
@@ -26,9 +26,9 @@ const (
 // leftOut are the namespaces of Pods that the cluster itself needs (istio: inject.IgnoredNamespaces).
 var leftOut = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, "local-path-storage"}
 
-// Decide returns whether a Pod gets a proxy in a namespace. The order of precedence is Istio's: host network,
-// namespaces of the cluster, the Pod's label or else annotation sidecar.istio.io/inject, neverInjectSelector,
-// alwaysInjectSelector, policy. Decide reads only the Pod's labels, annotations and host network.
+// Decide returns whether a Pod gets a proxy in a namespace, and why. The order of precedence is Istio's: host network,
+// namespaces of the cluster (such as kube-system), the Pod's label or else annotation sidecar.istio.io/inject,
+// neverInjectSelector, alwaysInjectSelector, policy. Decide reads only the Pod's labels, annotations and host network.
 //
 // One case differs from Istio: in the control plane's own namespace neither selectors nor policy apply. Only Pods with
 // sidecar.istio.io/inject: "true", such as gateways, are injected there, because the control plane must not need itself

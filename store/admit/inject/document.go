@@ -30,10 +30,10 @@ var podIn = map[string][]string{
 const maxDepth = 8
 
 // Document injects the Pods of one YAML document: a Pod, a workload, or a List of these. native has the meaning of
-// Request.Native. A document without a Pod to inject is returned unchanged. Another keeps unknown fields, but not
-// comments and the order of fields. notes are sentences: the reason for each Pod without a proxy, and the results of
-// Warnings. Errors: the document is not a YAML object, Lists are nested too deeply, a workload has no Pod template, or
-// a Pod cannot be injected.
+// Request.Native. A document without a Pod to inject is returned unchanged; text itself is never modified. A changed
+// document keeps unknown fields, but not comments and the order of fields. notes are sentences: the reason for each Pod
+// without a proxy, and the results of Warnings. Errors: the document is not a YAML object, Lists are nested more than 8
+// deep, a workload has no Pod template, or a Pod cannot be injected.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {

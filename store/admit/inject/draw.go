@@ -125,8 +125,8 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 	return out, nil
 }
 
-// moveToInit moves the proxy's container from the containers to the init containers. The container has the author's
-// settings, and the template has the proxy among the init containers.
+// moveToInit moves the proxy's container from the containers to the init containers. It is called if the author wrote
+// settings for the proxy among the containers, and a template has the proxy among the init containers.
 func moveToInit(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
@@ -160,10 +160,9 @@ func toPod(m map[string]any) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// names lists the items of the templates of a Pod. As JSON, with a revision, it is the annotation
-// sidecar.istio.io/status. Labels and Annotations are keys that the Pod did not have before. These two fields are
-// Navarch's addition to the format of Istio's injector: templates read labels, and in a second injection they must read
-// only the author's labels.
+// names lists the items that templates add to a Pod. Its JSON is the value of the annotation sidecar.istio.io/status.
+// Labels and Annotations are keys that the Pod did not have before. These two fields are Navarch's addition to the
+// format of Istio's injector: templates read labels, and in a second injection they must read only the author's labels.
 type names struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`

@@ -23,7 +23,7 @@ import (
 )
 
 // refused are functions of sprig with a varying result or a long execution. HermeticTxtFuncMap already omits those that
-// sprig itself declares not repeatable. A template that names one of either is unusable.
+// sprig itself declares not repeatable. A template that names an omitted function does not parse.
 var refused = []string{"bcrypt", "htpasswd", "derivePassword", "buildCustomCert", "encryptAES", "decryptAES", "randInt", "shuffle",
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "ago"}
 
@@ -240,7 +240,7 @@ func strdict(pairs ...string) map[string]string {
 	return out
 }
 
-// omitNil returns a copy without null values, and without maps and lists that become empty by that.
+// omitNil returns a copy without null values, and without maps and lists that contain only null values.
 func omitNil(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -18,7 +18,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Handler answers the admission requests at /inject and below. It is an admit.Handler, safe for concurrent use.
+// Handler answers the admission requests at /inject and below. It implements admit.Handler and admit.Chooser. Safe for
+// concurrent use.
 type Handler struct {
 	settings atomic.Pointer[Settings]
 	mesh     func() *meshv1alpha1.MeshConfig
@@ -31,19 +32,21 @@ var (
 	_ admit.Chooser = (*Handler)(nil)
 )
 
-// NewHandler returns a Handler without Settings. It refuses Pods until Use is called. mesh returns the present mesh
-// configuration with defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod know
-// sidecar containers, given the Pod's cluster (empty: the config cluster) and node (empty: not known yet). proxies
-// returns the present ProxyConfigs; nil: there are no ProxyConfigs. The functions are called concurrently.
+// NewHandler returns a Handler that refuses Pods until Use is called. mesh returns the present mesh configuration with
+// defaults, or nil while it is unknown. native reports whether all kubelets that may run a Pod support sidecar
+// containers, given the Pod's cluster (empty: the config cluster) and node (empty: not known yet). proxies returns the
+// present ProxyConfigs; nil: there are no ProxyConfigs. mesh and native must not be nil. The functions are called
+// concurrently.
 func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
 	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
-// Use sets the Settings for all later Pods. It ignores the fields Mesh and Proxies, which NewHandler's functions
-// supply.
+// Use sets the Settings for all later Pods; they must not be modified afterwards. Their fields Mesh and Proxies are
+// ignored, because the functions of NewHandler supply them.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
-// Ready returns why Pods cannot be injected; nil if they can.
+// Ready returns an error while no Settings are in use, or while the mesh configuration is unknown. nil: Pods can be
+// injected.
 func (h *Handler) Ready() error {
 	switch {
 	case h.settings.Load() == nil:
@@ -54,10 +57,10 @@ func (h *Handler) Ready() error {
 	return nil
 }
 
-// Admit answers one request; it implements admit.Handler. A Pod that Decide selects gets a JSON patch. Other Pods, and
-// requests other than a Pod's creation, are admitted unchanged. A Pod that cannot be injected is refused with the
-// reason, because a Pod of the mesh without its proxy would be worse. The response's code is 422, or 503 while Ready
-// returns an error.
+// Admit answers one request; it implements admit.Handler. path is the URL path for ParsePath. A Pod that Decide selects
+// gets a JSON patch, and the response has the texts of Warnings. Other Pods, and requests other than a Pod's creation,
+// are admitted unchanged. A Pod that cannot be injected is refused with the reason, because a Pod of the mesh without
+// its proxy would be worse. The response's code is then 422, or 503 while Ready returns an error.
 func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()

@@ -13,13 +13,13 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// Bounds of a Pod with a proxy. Variables, mounts and ports are sums over all its containers. The creation of a larger
-// Pod would delay that of others.
+// Bounds of a Pod with a proxy. Variables, mounts and ports are sums over all its containers. A larger Pod would delay
+// the creation of other Pods.
 const (
 	maxContainers = 256
 	maxLists      = 4096    // of each: variables, mounts, volumes, ports
 	maxPairs      = 4096    // labels and annotations together
-	maxDecided    = 100_000 // JSON values of the labels, and of the annotations, of any Pod, with or without a proxy
+	maxDecided    = 100_000 // JSON values of the labels, and of the annotations; also of a Pod without a proxy
 	// maxAnnotations bounds the bytes of annotations, as API servers do (k8s.io/apimachinery/pkg/api/validation,
 	// TotalAnnotationSizeLimitB).
 	maxAnnotations = 256 << 10
@@ -152,9 +152,9 @@ func members(text string) int {
 }
 
 // Concerns reports whether a request creates a Pod that gets a proxy, or comes from istioctl kube-inject for such a
-// Pod. It implements admit.Chooser, so other Pods are admitted even if they are too heavy to decode. For these two
-// kinds of requests it also returns true while there are no Settings, and if the head of the Pod cannot be decoded. For
-// all other requests it returns false.
+// Pod. It implements admit.Chooser: requests for which it returns false are admitted without Admit, even if their Pod
+// is too heavy to decode. For a creation or kube-inject it also returns true while no Settings are in use, and if the
+// Pod's labels, annotations or lists cannot be decoded.
 func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
 	settings := h.settings.Load()
 	if !creation(r) && !byHand(r) {

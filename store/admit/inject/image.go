@@ -16,8 +16,8 @@ import (
 const stockImage = "proxyv2"
 
 // image returns the image HUB/NAME:TAG according to the values. The type of image (distroless, debug) becomes the
-// suffix of the tag, in place of another type's; the type default removes the suffix. The type comes from the Pod's
-// annotation, otherwise from the proxy's configuration, otherwise from the values' variant.
+// suffix of the tag, and replaces a suffix -distroless or -debug. The type default removes the suffix. The type comes
+// from the Pod's annotation, otherwise from the proxy's configuration, otherwise from the values' variant.
 func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {
@@ -58,7 +58,7 @@ func (v values) allowsImage(annotations map[string]string) error {
 		asked, strings.Join(allowed, ", "))
 }
 
-// Owner is the workload of a Pod, such as a Deployment, or the Pod itself.
+// Owner identifies the workload of a Pod, such as a Deployment, or the Pod itself. Its namespace is the Pod's.
 type Owner struct{ APIVersion, Kind, Name string }
 
 var (

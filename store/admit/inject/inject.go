@@ -4,7 +4,7 @@
 //
 // In a Pod that was injected before, the author's probes and Prometheus annotations are restored first. Templates then
 // read the author's version of the Pod (again.go), so that a second injection changes nothing. Containers of the
-// earlier injection stay in the Pod, and the new containers are merged onto them.
+// earlier injection stay in the Pod, and the containers of templates are merged onto them.
 //
 // Owns: the Settings in use, which are replaced as a whole, and the cache of parsed overlays of each Config. Reads: the
 // given Settings and Pod; a clock for metrics only. Never: calls an API server, reads the environment itself, changes
@@ -21,15 +21,16 @@ import (
 
 // Names of containers. Users, dashboards and other injectors rely on them (istio: pkg/kube/inject).
 const (
-	ProxyContainer      = "istio-proxy"
+	ProxyContainer      = "istio-proxy" // the proxy with its agent, as a container or as an init container
 	initContainer       = "istio-init"
 	validationContainer = "istio-validation"
 	coreDumpContainer   = "enable-core-dump"
 )
 
-// Settings are the configuration of the injection. They are immutable once they are in use.
+// Settings are the configuration of the injection. They must not be modified once they are in use. Their methods are
+// safe for concurrent use.
 type Settings struct {
-	Config    *Config
+	Config    *Config                  // not nil
 	Mesh      *meshv1alpha1.MeshConfig // with its defaults
 	Proxies   ProxyConfigs             // nil: there are no ProxyConfigs
 	Revision  string                   // of this control plane; empty: the default revision
@@ -38,16 +39,16 @@ type Settings struct {
 
 // Request is one Pod to inject.
 type Request struct {
-	Pod       *corev1.Pod
-	Namespace string // in which the Pod is created; used if the Pod itself states none
-	Path      Path   // from the webhook's URL
-	Owner     *Owner // nil: taken from the Pod
-	Native    bool   // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
+	Pod       *corev1.Pod // not nil; not modified
+	Namespace string      // in which the Pod is created; used if the Pod itself states none
+	Path      Path        // from the webhook's URL; may be nil
+	Owner     *Owner      // workload of the Pod; nil: the controlling owner in the Pod's metadata
+	Native    bool        // all kubelets that may run the Pod support sidecar containers (KnowsSidecars)
 }
 
-// Inject returns a copy of the Pod with its proxy. It does not call Decide. Errors name the invalid annotation of the
-// Pod, or the template that fails. Further errors: the templates and the Pod do not make a valid Pod, or the context
-// has ended.
+// Inject returns a copy of the Pod with its proxy; the caller owns the copy. Inject does not call Decide. Errors name
+// the invalid annotation of the Pod, or the template that fails. Further errors: the templates and the Pod do not make
+// a valid Pod, or the context has ended.
 func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()

@@ -98,8 +98,8 @@ func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 }
 
 // restoreMetrics reverses mergeMetrics. text is the value of the agent's variable scrape.Variable; empty: the Pod had
-// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: it lists none, as
-// other injectors.
+// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: another injector,
+// which does not list them.
 func restoreMetrics(pod *corev1.Pod, text string, added []string) {
 	now, there := scrapeAnnotations(pod)
 	if now.Path != agentMetrics || now.Scrape != "true" {

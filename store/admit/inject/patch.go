@@ -22,10 +22,11 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
-// Patch returns the JSON patch (RFC 6902) from one Pod to another; nil if they are equal. The patch touches only
-// differences, so fields that corev1.Pod does not know stay. Containers are matched by name: a changed probe is one
-// operation instead of a removed and an added container. A list is replaced as a whole if more than maxMoves elements
-// move, or if its elements have no unique names and their number changes. Errors are those of encoding.
+// Patch returns the JSON patch (RFC 6902) that changes one Pod into another; nil if they are equal. The patch touches
+// only differences, so fields of the document that corev1.Pod lacks stay. Containers are matched by name: a changed
+// probe is one operation instead of a removed and an added container. A list is replaced as a whole if more than 64
+// elements move, or if its elements have no unique names and their number changes. The error is that of encoding. The
+// Pods are not modified.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {
@@ -42,8 +43,8 @@ func Patch(from, to *corev1.Pod) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// diff appends the operations that turn a into b. Both are of the same encoder, so equal values have equal bytes, and
-// are not parsed.
+// diff appends the operations that turn a into b. The same encoder wrote both, so equal values have equal bytes and are
+// not parsed.
 func diff(all []operation, path string, a, b json.RawMessage) ([]operation, error) {
 	switch {
 	case bytes.Equal(a, b):

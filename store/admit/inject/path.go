@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Path maps names of the proxy's environment variables to values, as stated by a webhook's URL.
+// Path maps names of the proxy's environment variables to values, as a webhook's URL path states them (ParsePath).
 type Path map[string]string
 
 const (
@@ -20,9 +20,10 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// ParsePath parses /inject/KEY/VALUE/..., such as /inject/cluster/west/net/network-2. cluster and net are the proxy's
-// cluster and network. Every other key, in upper case, is an environment variable of the proxy. A slash in a value is
-// written --slash--. The result is empty for /inject. The error names the invalid part.
+// ParsePath parses /inject/KEY/VALUE/..., such as /inject/cluster/west/net/network-2. The keys cluster and net set the
+// proxy's cluster and network. Every other key, in upper case, is an environment variable of the proxy. A slash in a
+// value is written --slash--. The last value of a repeated key is used. For /inject the result is empty and not nil.
+// The error names the invalid part.
 func ParsePath(path string) (Path, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/inject")
 	if !ok || rest != "" && rest[0] != '/' {

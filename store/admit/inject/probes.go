@@ -50,11 +50,11 @@ func actions(c *corev1.Container) map[string]action {
 	return all
 }
 
-// rewriteProbes redirects probes and hooks to the agent, at its port; 0 changes nothing. The agent calls the
+// rewriteProbes redirects probes and hooks to the agent, at its port; port 0: it changes nothing. The agent calls the
 // application without the proxy, because the kubelet has no certificate of the mesh. Commands, hooks that sleep,
-// actions that state a host, and unknown port names are left alone. So are init containers that start before the agent:
-// the kubelet waits for their startup probes and hooks, and the agent could not answer. The containers must be in their
-// final order. The error is that of encoding.
+// actions that state a host, and unknown port names are not redirected. Neither are probes of init containers that
+// start before the agent: the kubelet waits for their startup probes and hooks, and the agent could not answer. The
+// containers must be in their final order. The error is that of encoding.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil
@@ -88,8 +88,8 @@ func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error
 	return err
 }
 
-// take redirects one action to the agent, and returns the original with its port as a number; false: the action is left
-// alone.
+// take redirects one action to the agent, and returns the original with its port as a number; false: the action is not
+// redirected.
 func (a action) take(ports []corev1.ContainerPort, path string, port int32) (prober, bool) {
 	p := prober{HTTPGet: *a.http, TCPSocket: *a.tcp, GRPC: *a.grpc, TimeoutSeconds: a.timeout}.deepCopy()
 	to := &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(port)}
@@ -133,7 +133,7 @@ func number(port *intstr.IntOrString, ports []corev1.ContainerPort) bool {
 }
 
 // restoreProbes reverses rewriteProbes, given the value of probersVariable. Probes and hooks that no longer call the
-// agent are left alone. Named ports stay numbers.
+// agent are not changed. Ports that had names stay numbers.
 func restoreProbes(pod *corev1.Pod, text string) {
 	var all map[string]prober
 	if text == "" || json.Unmarshal([]byte(text), &all) != nil {

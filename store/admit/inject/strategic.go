@@ -12,9 +12,10 @@ import (
 )
 
 // merge merges an overlay onto a Pod as a strategic merge patch. It changes both arguments; only the result may be
-// used. For a list of n elements its time is n log n. With directives, an overlay that contains some (keys that begin
-// with $, such as $patch) is passed to the library, whose time is quadratic in lists. Without, directives are data,
-// because a Pod's author may have written them. Errors: a list cannot be merged, or those of the library.
+// used. For a list of n elements its time is n log n. A directive is a key that begins with $, such as $patch. If
+// directives is true, an overlay with directives is passed to the library, whose time is quadratic in lists. If it is
+// false, directives are data, because a Pod's author may have written them. Errors: a list cannot be merged, or those
+// of the library.
 func merge(onto, overlay map[string]any, directives bool) (map[string]any, error) {
 	if directives && directed(overlay) {
 		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)

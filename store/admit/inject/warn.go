@@ -20,7 +20,7 @@ var doubtful = map[string]func(string) error{
 
 // Warnings lists the faults of an injected Pod, as one-line texts without a final full stop; nil: no faults. The faults
 // do not prevent the injection: invalid or ineffective annotations and labels, and containers whose traffic bypasses
-// the proxy. before is the Pod as it was sent, after is the Pod with its proxy.
+// the proxy. before is the Pod as the request has it, after is the result of Inject. Neither is modified.
 func Warnings(before, after *corev1.Pod) (all []string) {
 	if kind, value := injectOf(before); value != "" && value != "true" && value != "false" {
 		all = append(all, fmt.Sprintf("%s %s: %.100q is neither true nor false, and counts for nothing", kind, annotation.SidecarInject.Name,

@@ -21,10 +21,10 @@ const (
 // Webhooks are the parameters of one MutatingWebhookConfiguration.
 type Webhooks struct {
 	Namespace  string // of the control plane
-	Revision   string // the revision that answers; empty or default: the default revision
+	Revision   string // the revision whose Service answers; empty or default: the default revision
 	Tag        string // revision tag, a second name of the revision; empty: the configuration is the revision's own
 	Path       string // /inject or below; empty: /inject
-	Everywhere bool   // also inject Pods whose namespace and labels state nothing; only for the revision or tag default
+	Everywhere bool   // also inject Pods whose namespace and labels state nothing; ignored unless revision or tag is default
 	CABundle   []byte // PEM; empty: API servers verify the webhook with their system roots
 }
 
@@ -52,10 +52,10 @@ func (w Webhooks) Name() string {
 	return name
 }
 
-// Configuration returns a configuration with the names, labels and selectors of Istio's chart. At most one webhook
-// selects a Pod. In a namespace with the label istio.io/rev, the only relevant label of Pods is
-// sidecar.istio.io/inject: "false". In a namespace with the label istio-injection, labels istio.io/rev of the namespace
-// and of Pods are ignored.
+// Configuration returns a configuration with the names, labels and selectors of Istio's chart, which the caller owns.
+// At most one of its webhooks selects a Pod. In a namespace with the label istio.io/rev, the only relevant label of
+// Pods is sidecar.istio.io/inject: "false". In a namespace with the label istio-injection, labels istio.io/rev of the
+// namespace and of Pods are ignored.
 func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	revision := cmp.Or(w.Tag, w.Revision, "default")
 	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name
@@ -110,7 +110,8 @@ func notIn(key string, values ...string) req {
 func absent(key string) req { return req{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist} }
 
 // Selects reports whether the selectors of a webhook match the labels of a namespace and of a Pod. The text is one
-// sentence with the reason. An invalid selector matches nothing. Rules and match conditions are not considered.
+// sentence with the reason, for both results. A nil selector matches everything, an invalid one nothing. Rules and
+// match conditions are not considered.
 func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[string]string) (bool, string) {
 	for _, of := range []struct {
 		what     string

@@ -5,7 +5,7 @@
 // An API server with the same CustomResourceDefinitions performs all these checks before it calls a webhook. But the
 // definitions of a cluster may be older, and objects in files were never checked.
 //
-// Owns: the compiled definitions. Reads: nothing of ours but store/problem. Never: changes its arguments.
+// Owns: the compiled definitions. Reads: its arguments. Never: changes its arguments.
 package schema
 
 import (
@@ -40,18 +40,19 @@ var packed []byte
 
 // Violation is one violation of a definition.
 type Violation struct {
-	Field   string // path as users write it: spec.http[0].route[1].weight; empty: the object as a whole
-	Code    problem.Code
-	Message string
+	Field   string       // path as users write it: spec.http[0].route[1].weight; empty: the object as a whole
+	Code    problem.Code // Required, Duplicate or Internal; Invalid for all other violations
+	Message string       // the API server's text without the path
 }
 
-// String returns "field: message".
+// String returns "field: message", also for an empty field.
 func (v Violation) String() string { return v.Field + ": " + v.Message }
 
-// Definition is the schema of a kind, for all Versions with this schema. It is safe for concurrent use.
+// Definition is the schema of a kind, for all Versions with this schema. It must not be modified. Safe for concurrent
+// use.
 type Definition struct {
-	Group, Kind, Plural string
-	Versions            []string
+	Group, Kind, Plural string   // Plural is the name of the resource, in lower case
+	Versions            []string // at least one
 
 	open    *apiextensionsv1.JSONSchemaProps
 	compile func() compiled
@@ -66,7 +67,8 @@ type compiled struct {
 }
 
 // Istio returns the definitions of Istio's kinds. A kind has one definition for each different schema of its versions.
-// Each definition is compiled when it is first used.
+// Each definition is compiled when it is first used. The result is always the same and must not be modified. Safe for
+// concurrent use.
 var Istio = sync.OnceValue(func() []*Definition {
 	all, err := read(packed)
 	if err != nil {
@@ -86,7 +88,7 @@ func Of(group, version, kind string) *Definition {
 }
 
 // Compile compiles all definitions, so that no request has to wait for their compilation. The error names the
-// definition that does not compile, or is the context's.
+// definition that does not compile, or is the error of ctx. ctx is checked between two definitions.
 func Compile(ctx context.Context) error {
 	for _, d := range Istio() {
 		if ctx.Err() != nil {
@@ -151,9 +153,10 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 }
 
 // Check returns the violations of the definition in an object; nil if the object is valid. Whole numbers in the object
-// are int64, as apimachinery decodes them. Unknown fields are allowed, and the status is ignored. A rule that is too
-// expensive to evaluate is a violation, as in the API server. So is a definition that does not compile
-// (problem.Internal). The result has at most MaxViolations, and is incomplete if the context ends.
+// must be int64, as apimachinery decodes them. The object is not modified. Unknown fields are allowed, and the status
+// is ignored. CEL rules are evaluated only if types and list sizes are valid. A rule that is too expensive to evaluate
+// is a violation, as in the API server. So is a definition that does not compile (problem.Internal). The result has at
+// most MaxViolations, and is incomplete if the context ends.
 func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation) {
 	c := d.compile()
 	if c.err != nil {
@@ -182,8 +185,9 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	return wrong
 }
 
-// Unknown returns the paths of the fields of an object that the definition lacks, sorted. The total size of the paths
-// may be quadratic in the size of the object, so Unknown is only for objects of trusted authors.
+// Unknown returns the paths of the fields of an object that the definition lacks, sorted. The object is not modified.
+// The definition must compile (Compile). The total size of the paths may be quadratic in the size of the object, so
+// Unknown is only for objects of trusted authors.
 func (d *Definition) Unknown(object map[string]any) []string {
 	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true,
 		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})

@@ -7,14 +7,14 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// maxShare bounds the part of the time in which the records of a snapshot are read for a list: one in maxShare. A list
-// of 120,000 addresses takes 0.1 s to read, so it is up to 2 s old; one of a small mesh is renewed for nearly every
-// review.
+// maxShare is the inverse of the largest share of time that is spent on reading a list: after a reading of time t, the
+// list is used for maxShare times t. A list of 120,000 addresses takes 0.1 s to read, so it is up to 2 s old. A list of
+// a small mesh is read again for nearly every review.
 const maxShare = 20
 
-// list contains what reviews look up among all records, in order. It is read from a snapshot and used for a while at
-// newer ones: else a tenant who writes one object after another would have all records read for each of them. It is
-// safe for concurrent use.
+// list contains values that reviews of objects look up among all records, in order. It is read from a snapshot and used
+// for a while at newer snapshots. Otherwise each object of a tenant who writes many would cause a reading of all
+// records. It is safe for concurrent use.
 type list[E any] struct {
 	read func(*mirror.Snapshot) []E
 

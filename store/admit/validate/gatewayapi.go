@@ -18,10 +18,10 @@ var (
 	meshClasses     = []string{"istio", "istio-remote", "istio-waypoint"}
 )
 
-// ofGatewayAPI returns at most one warning: this version does not act on an object of the Gateway API. Such objects are
-// a class or a Gateway of the mesh, and a route with a Service or a ServiceEntry as parent (gateway-api.sigs.k8s.io:
-// GAMMA). Other classes and Gateways belong to other controllers. A route of a Gateway gets no warning, since its
-// Gateway got one.
+// ofGatewayAPI returns a warning, or nil, for an object of the Gateway API that this version does not act on. It warns
+// of a class or a Gateway of the mesh, and of a route with a Service or a ServiceEntry as parent
+// (gateway-api.sigs.k8s.io: GAMMA). Other classes and Gateways belong to other controllers. A route of a Gateway gets
+// no warning, since its Gateway got one.
 func ofGatewayAPI(tree map[string]any, of object.ID) []string {
 	text := func(fields ...string) string {
 		value, _, _ := unstructured.NestedString(tree, fields...)

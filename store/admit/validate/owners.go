@@ -89,7 +89,8 @@ func backwards(text string) string {
 	return string(all)
 }
 
-// Services implements normal.Owners.
+// Services implements normal.Owners: it returns the services with exactly this host, Kubernetes Services before
+// ServiceEntries.
 func (o *owners) Services(host string) (all []*model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range o.known.ByHost(kind, host) {
@@ -99,7 +100,7 @@ func (o *owners) Services(host string) (all []*model.Service) {
 	return all
 }
 
-// Below implements normal.Owners.
+// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers, each once.
 func (o *owners) Below(wildcard string) (all []*model.Service) {
 	ending, hosts := backwards(strings.TrimPrefix(wildcard, "*")), o.below()
 	at, _ := slices.BinarySearchFunc(hosts, ending, func(b below, ending string) int { return cmp.Compare(b.ending, ending) })
@@ -122,7 +123,7 @@ func (o *owners) from(network netip.Prefix) []user {
 	return users[at:]
 }
 
-// At implements normal.Owners.
+// At implements normal.Owners: it returns the services with an address, each once, and whether a Pod has the address.
 func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		switch {
@@ -135,7 +136,7 @@ func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	return services, false
 }
 
-// OwnPod implements normal.Owners.
+// OwnPod implements normal.Owners: it reports whether a Pod in the object's namespace has the address.
 func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		if u.address != a {
@@ -148,7 +149,7 @@ func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
 	return false
 }
 
-// Within implements normal.Owners.
+// Within implements normal.Owners: it returns the lowest address in a network that a service or a Pod has; zero: none.
 func (o *owners) Within(network netip.Prefix) netip.Addr {
 	if all := o.from(network); len(all) > 0 && network.Contains(all[0].address) {
 		return all[0].address

@@ -18,26 +18,27 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Proposed is one object of Istio over a snapshot, for a preview.
+// Proposed is the effect that applying or deleting one object of Istio would have on the records of a snapshot. A
+// record is the stored form of a part of an object.
 type Proposed struct {
-	ID       object.ID // with the origin that the object has, or would have, in the snapshot
-	Was, Is  []model.Record
-	Problems []object.Problem
-	Refused  bool // the webhook would refuse the object, for the problems that are errors; Is equals Was
+	ID       object.ID        // with the origin that the object has, or would have, in the snapshot
+	Was, Is  []model.Record   // the object's records before and after the change; nil: none
+	Problems []object.Problem // errors and warnings
+	Refused  bool             // the webhook would refuse the object for its errors; Is then equals Was
 }
 
 // Proposal lists the objects of a change that is previewed over a snapshot.
 type Proposal struct {
-	Objects []*object.Object
-	Removed []*object.Object // are deleted
-	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not see
-	// these.
+	Objects []*object.Object // to create or update
+	Removed []*object.Object // to delete; only their IDs and versions are read
+	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not
+	// see these.
 	Alone bool
 }
 
-// propose returns the records that a snapshot has of an object, and those that it would have after the change. The
-// snapshot has records and no objects. So objects of other kinds than Istio's are refused, because other objects depend
-// on them in ways that records do not show. The context bounds the work.
+// propose returns the records that a snapshot has of an object, and the records that it would have after the change.
+// The snapshot has records and no objects. So objects of kinds that are not Istio's are refused, because other objects
+// depend on them in ways that records do not show. The context bounds the work.
 func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
@@ -112,7 +113,7 @@ func recordsOf(s *mirror.Snapshot, id *object.ID) (all []model.Record) {
 	return all
 }
 
-// originIn returns the origin of new objects: that of any object of Istio, or else that of an API server.
+// originIn returns the origin of objects that are created: that of any object of Istio, or else that of an API server.
 func originIn(s *mirror.Snapshot) origin.Origin {
 	for _, kind := range []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindServiceEntry, model.KindGateway,
 		model.KindSidecar, model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindMesh} {
@@ -125,8 +126,8 @@ func originIn(s *mirror.Snapshot) origin.Origin {
 	return origin.New("", origin.Kube)
 }
 
-// createdAs returns the creation time of an object. An existing object keeps its own, and an API server makes a new one
-// younger than all others. Files state the time, or none.
+// createdAs returns the creation time of an object. An existing object keeps its time; zero: unknown. A fresh object of
+// an API server is younger than all others. A fresh object in a file has the stated time, which may be zero.
 func createdAs(d *Proposed, stated time.Time) time.Time {
 	switch {
 	case len(d.Was) > 0 && d.Was[0].Meta().Created == 0:
@@ -147,7 +148,8 @@ type proposalLookup struct {
 
 var _ normal.Lookup = proposalLookup{}
 
-// Keys implements normal.Lookup: the keys that another rule of the namespace has from the same source.
+// Keys implements normal.Lookup: it returns the keys that another rule of the namespace has from the same source.
+// Without such a rule it returns the reason why there are no keys.
 func (l proposalLookup) Keys(id object.ID) normal.Keys {
 	for r := range l.known.In(model.KindRequestAuthentication, id.Namespace) {
 		for _, rule := range model.Authentication(r.(*model.Policy)).GetJwtRules() {
@@ -159,7 +161,7 @@ func (l proposalLookup) Keys(id object.ID) normal.Keys {
 	return normal.Keys{Reason: "they are fetched once the object is applied"}
 }
 
-// Automatic implements normal.Lookup: the addresses that the ServiceEntry has.
+// Automatic implements normal.Lookup: it returns the automatic addresses of a ServiceEntry, by host.
 func (l proposalLookup) Automatic(id object.ID) map[string][]string {
 	all := map[string][]string{}
 	for r := range l.known.Named(model.KindServiceEntry, id.Namespace, id.Name) {
@@ -170,7 +172,7 @@ func (l proposalLookup) Automatic(id object.ID) map[string][]string {
 	return all
 }
 
-// AutomaticAt implements normal.Lookup.
+// AutomaticAt implements normal.Lookup: it returns the id of the ServiceEntry with an automatic address; zero: none.
 func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 	for r := range l.known.All(model.KindServiceEntry) {
 		for _, of := range r.(*model.Service).Spec.GetAutomatic() {
@@ -184,8 +186,9 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 	return object.ID{}
 }
 
-// Propose lays objects over a snapshot. It returns the change of the snapshot, and the objects in their order. Nothing
-// changes if an object is refused, or is in the list twice.
+// Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
+// snapshot with the next revision, and the result for each object: first of.Objects, then of.Removed. If an object is
+// refused or in the lists twice, or ctx has ended, New of the change is known itself. known must not be nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record

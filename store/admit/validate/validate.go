@@ -51,13 +51,13 @@ type Webhook struct {
 	lists    *catalogue
 }
 
-// Judge checks a record further than the normaliser, which knows no types of Envoy. Errors in refused refuse the
-// object, and errors in warned become warnings. All of them are problems of the record (model.Fault). known is this
-// process's snapshot of the mesh; nil: the process has no snapshot.
+// Judge performs the checks of a record that need types of Envoy, which the normaliser does not know. Errors in refused
+// refuse the object, and errors in warned become warnings. All are problems of the record (model.Fault). known is this
+// process's snapshot of the mesh; nil: the process has no snapshot. Safe for concurrent use.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
-// Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. With a nil
-// Tenants, no tenant is known.
+// Tenants returns the tenant of a namespace. known is false while the labels of namespaces are not known. nil: no
+// tenant is known. Safe for concurrent use.
 type Tenants func(namespace string) (name string, known bool)
 
 var (
@@ -66,8 +66,8 @@ var (
 )
 
 // New returns a Webhook. mesh returns the mesh configuration; if its result is nil, the defaults apply. snapshot
-// returns the replica's snapshot; if its result is nil, references to other objects are not checked. Of the arguments
-// only tenants may be nil.
+// returns the replica's snapshot; if its result is nil, references to other objects are not checked. Only tenants may
+// be nil.
 func New(
 	n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge,
 ) *Webhook {
@@ -89,8 +89,8 @@ const (
 	reasonInvalid = "invalid_resource"
 )
 
-// Admit implements admit.Handler. It refuses an invalid object. If the request leaves an invalid spec unchanged, the
-// errors become warnings instead. An object that cannot be decoded is refused with code 400. Requests other than the
+// Admit implements admit.Handler. It refuses an invalid object (422), and one that cannot be decoded (400). If an
+// update leaves spec and apiVersion of an invalid object unchanged, the errors become warnings. Requests other than the
 // creation or update of an object are admitted.
 func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if !writes(r) {
@@ -125,8 +125,8 @@ func writes(r *admissionv1.AdmissionRequest) bool {
 	return (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) && r.SubResource == ""
 }
 
-// Concerns implements admit.Chooser. It is false for an object that is being deleted: the update that removes a
-// finalizer is admitted even if the object is too heavy to validate.
+// Concerns implements admit.Chooser: it is true for the creation and update of objects. It is false for an object that
+// is being deleted, so that the removal of a finalizer is admitted even if the object is too heavy to validate.
 func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
 	var head struct {
 		Metadata struct {
@@ -182,8 +182,8 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 
 // Found contains the results of the validation of one object.
 type Found struct {
-	Errors   []Error // empty: the object is valid
-	Warnings []string
+	Errors   []Error  // at most schema.MaxViolations; empty: the object is valid
+	Warnings []string // "field: message", or a message without a field
 }
 
 // Error is one reason for which an object is refused.
@@ -257,7 +257,7 @@ func (w *Webhook) ownersAt(known *mirror.Snapshot) *owners {
 	return o
 }
 
-// normalised adds the results of the normaliser, the judge and the analysis for an object. It stops at the end of the
+// normalised adds the results of the normaliser, the Judge and the analysis for an object. It stops at the end of the
 // context, or at schema.MaxViolations errors.
 func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
 	known, mesh := w.snapshot(), w.mesh()
@@ -267,7 +267,7 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	w.assess(ctx, w.normal.Object(obj, lookup{w.ownersAt(known), w.tenants, mesh}), known, found)
 }
 
-// assess adds the problems of a normal form, and what the judge and the analysis say of its records.
+// assess adds the problems of a normalised object, and the results of the Judge and the analysis for its records.
 func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirror.Snapshot, found *Found) {
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
@@ -278,8 +278,8 @@ func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirro
 		if refused[p] {
 			continue
 		}
-		// Fields that this version does not support, and faults of this program, are not the author's mistakes. Istio admits
-		// such objects, so these problems become warnings.
+		// Fields that this version does not support, and faults of this program, are not the author's mistakes. Istio
+		// admits such objects, so these problems become warnings.
 		if p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal {
 			found.err(p.Field, p.Code, p.Message)
 			continue
@@ -294,7 +294,7 @@ func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirro
 	}
 }
 
-// judged adds the results of the judge and the analysis for one record.
+// judged adds the results of the Judge and the analysis for one record.
 func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Found) {
 	refused, warned := w.judge(record, known)
 	for _, err := range refused {
@@ -388,7 +388,7 @@ func cause(code problem.Code) metav1.CauseType {
 }
 
 // RefusedGateway returns a valid Gateway with the annotation AlwaysReject, for dry runs. The result can be encoded as
-// JSON. labels are the labels by which a webhook configuration selects objects.
+// JSON, and refers to labels, which are the labels by which a webhook configuration selects objects.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
 	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
 		"annotations": map[string]string{AlwaysReject: "true"}}

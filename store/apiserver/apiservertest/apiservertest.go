@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// Play returns a client of a simulated API server, with the token "our-token". handler makes the responses. The server
-// ends with the test.
+// Play returns a client of a simulated API server, with the token "our-token". handler makes the responses, in many
+// goroutines at once. The server ends with the test. Failures end the test.
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
 	api, err := apiserver.New(Kubeconfig(t, handler))

@@ -19,8 +19,9 @@ const (
 // ErrTooLarge means that a response, or an event of a watch, exceeds its bound.
 var ErrTooLarge = errors.New("the API server's answer has more than 16 MiB, or an event of its watch more than 12 MiB")
 
-// Transport bounds all responses of another transport, for rest.Config.Wrap. Reading beyond the bound fails with
-// ErrTooLarge. The bound is 12 MiB for each event of a watch of Bound, and 16 MiB for each other response.
+// Transport returns a transport that bounds the responses of next, for rest.Config.Wrap. Reading beyond the bound fails
+// with ErrTooLarge. The bound is 12 MiB for each event of a watch of Bound, and 16 MiB for each other response,
+// decompressed.
 func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -57,7 +58,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// meter counts the bytes left until the limit. It is safe for concurrent use.
+// meter counts the bytes that may still be read. It is safe for concurrent use.
 type meter struct {
 	limit int64
 	left  atomic.Int64
@@ -79,7 +80,7 @@ func (m *meter) exceeded() bool { return m.left.Load() < 0 }
 
 type meterKey struct{}
 
-// attach returns a context for a request. The meter counts the bytes of its response.
+// attach returns a context for a request whose response the meter counts.
 func (m *meter) attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

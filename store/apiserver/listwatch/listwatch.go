@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The defaults of Options.
+// The defaults of the fields of Options with the same names.
 const (
 	Answer  = time.Minute
 	Silence = 3 * time.Minute // an API server sends something once a minute, at least a bookmark
@@ -31,38 +31,41 @@ const (
 // list have fewer objects.
 const pageSize = 500
 
-// ErrNoAnswer means that a request had no answer before its deadline.
+// ErrNoAnswer is the cause (context.Cause) of a request that had no answer before its deadline, Options.Answer.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// Options are the bounds, with functions to observe the requests. Nil functions are not called.
+// Options are the bounds of a list and its watch, with functions to observe the requests. Nil functions are not called.
+// The functions are called by the goroutines of the Reflector and of the watch, and delay these.
 type Options struct {
 	Answer  time.Duration // bounds a page of a list, and the beginning of a watch; 0: Answer
 	Silence time.Duration // bounds the time of a watch without an event or bookmark; 0: Silence
 
 	// Failed is called with the errors of lists, of Listed and Passes, of watches that cannot be opened, and of events
-	// above their bound. It is not called if a watch with an initial list cannot be opened, nor after the context has
+	// above their bound. It is not called if a watch with an initial list cannot be opened, or after the context has
 	// ended.
 	Failed  func(error)
-	Listed  func(page runtime.Object, first bool) error // a page was read; an error fails the list
-	Watches func(lists bool)                            // a watch has begun; lists: it begins with a list
-	// Passes is called with each event, also those of type Error; lists is set for those of the initial list. false drops
-	// the event. An error ends the watch, with status 413 for the Reflector.
+	Listed  func(page runtime.Object, first bool) error // a page of a list was read; an error ends the list
+	Watches func(lists bool)                            // a watch has begun; lists: it begins with an initial list
+	// Passes is called with each event, also of type Error; lists is true for the events of an initial list. If it
+	// returns false, the Reflector does not receive the event. An error ends the watch, with status 413 for the
+	// Reflector.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // the Reflector has received an event that arrived at that time; it stores the event next
-	Silent func()               // a watch was silent for too long, and ends
+	Passed func(came time.Time) // the Reflector has received an event that arrived at the time came, and stores it next
+	Silent func()               // a watch had no event for Silence, and ends
 }
 
-// Bound returns a ListWatch with bounds. plain must have functions with a context, and its client must use Transport.
-// The first page of each list is a consistent read, whatever resource version the caller requests.
+// Bound returns a ListWatch that calls plain within the bounds of o. plain must have its functions with a context, and
+// its client must use Transport. The first page of each list is a consistent read, whatever resource version the caller
+// requests. The result is for one Reflector.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
 	return &cache.ListWatch{ListWithContextFunc: b.list, WatchFuncWithContext: b.watch}
 }
 
-// Reflector returns a Reflector between a ListWatch of Bound and a store. like has the type of the objects. The methods
-// of the Reflector log to the logger of their context. Callers that report failures by Options pass a context with an
-// empty klog.Logger. o.Logger and o.Name are overwritten.
+// Reflector returns a Reflector that copies the objects of lw, a ListWatch of Bound, into a store. like has the type of
+// the objects. The Reflector's methods log to the logger of their context: to report failures only by Options, pass a
+// context with an empty klog.Logger. o.Logger and o.Name are overwritten.
 func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
 	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name
@@ -157,7 +160,8 @@ func (w *watched) ResultChan() <-chan watch.Event { return w.events }
 // Stop implements watch.Interface.
 func (w *watched) Stop() { w.stop() }
 
-// run passes on the events until the watch ends. lists: the watch begins with a list. A bookmark ends that list.
+// run passes events from inner to events until the watch ends. lists: the watch begins with an initial list, which a
+// bookmark ends.
 func (w *watched) run(ctx context.Context, lists bool) {
 	defer close(w.events)
 	defer w.stop()
@@ -186,7 +190,7 @@ func (w *watched) run(ctx context.Context, lists bool) {
 	}
 }
 
-// pass passes one event on; false: the watch has ended.
+// pass passes one event to the Reflector. It returns false if the watch has ended.
 func (w *watched) pass(ctx context.Context, e watch.Event, lists bool, came time.Time) bool {
 	if e.Type == watch.Error && w.size.exceeded() { // the Reflector does not report this
 		w.failed(ctx, fmt.Errorf("a watch has ended: %w", ErrTooLarge))

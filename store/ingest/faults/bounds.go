@@ -34,7 +34,7 @@ func bounded(id object.ID, all []object.Problem) []object.Problem {
 	return all
 }
 
-// cut returns at most maxText bytes of a text, as valid UTF-8 in memory of its own.
+// cut returns at most maxText bytes of a text, as valid UTF-8, in a copy that does not keep the whole text alive.
 func cut(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), "")
 }

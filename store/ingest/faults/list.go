@@ -1,9 +1,10 @@
 // Package faults keeps the problems of objects, and lists a bounded number of them. The cost of a change depends on the
 // length of the list and on the number of namespaces with problems, not on the number of faulty objects.
 //
-// List keeps the problems of every object. It lists those of at most problem.MostOfNamespace objects of each namespace,
-// and of at most problem.Most objects in total. A namespace with few faulty objects is listed in full. When a listed
-// object is mended, another one takes its place.
+// List keeps the problems of every object, at most problem.MostOfObject of each. Of these it lists the problems of at
+// most problem.MostOfNamespace objects of each namespace, and of at most problem.Most objects in total. A namespace
+// with few faulty objects is listed in full. When a listed object has no problems any more, another object is listed
+// instead.
 //
 // Owns: nothing; the caller has the List.  Reads: store/object, store/problem, store/normal (the order of problems).
 // Never: knows why an object is faulty.
@@ -23,8 +24,8 @@ import (
 type List struct {
 	namespaces map[string]*shelf
 	listed     int              // objects that are listed
-	inOrder    []object.Problem // the listed problems, sorted; nil: to be made
-	sorted     uint64           // how many times inOrder was made
+	inOrder    []object.Problem // cache of the listed problems, sorted; nil: must be computed
+	sorted     uint64           // number of computations of inOrder
 	version    uint64
 	count      problem.Count
 	rejected   map[string]int // objects with errors, by kind
@@ -36,10 +37,11 @@ type shelf struct {
 	left         int // problems in more
 }
 
-// New makes an empty List.
+// New returns an empty List.
 func New() *List { return &List{namespaces: map[string]*shelf{}, rejected: map[string]int{}} }
 
-// Of returns the problems of an object, as Set kept them; nil without problems. The caller must not change the list.
+// Of returns the problems of an object, listed or not, as Set kept them; nil without problems. The caller must not
+// change the slice.
 func (l *List) Of(id object.ID) []object.Problem {
 	s := l.namespaces[id.Namespace]
 	if s == nil {
@@ -51,8 +53,9 @@ func (l *List) Of(id object.ID) []object.Problem {
 	return s.more[id]
 }
 
-// Set replaces the problems of an object; an empty list removes them. It keeps at most problem.MostOfObject problems,
-// errors first, and cuts long texts. The List retains the slice, which the caller must not change afterwards.
+// Set replaces the problems of an object; an empty list removes them. If there are more than problem.MostOfObject, it
+// keeps the errors first, and a problem with the number of omitted ones. Fields and messages are cut to 512 bytes. The
+// List retains the slice, which the caller must not change afterwards.
 func (l *List) Set(id object.ID, problems []object.Problem) {
 	problems = bounded(id, problems)
 	before := l.Of(id)
@@ -76,7 +79,7 @@ func (l *List) Set(id object.ID, problems []object.Problem) {
 	}
 }
 
-// replace replaces the problems of an object. It stays listed, or not listed.
+// replace replaces the problems of an object, without changing whether the object is listed.
 func (l *List) replace(id object.ID, before, problems []object.Problem) {
 	s := l.namespaces[id.Namespace]
 	l.reject(id.Kind, before, -1)
@@ -89,7 +92,7 @@ func (l *List) replace(id object.ID, before, problems []object.Problem) {
 	s.left += len(problems) - len(before)
 }
 
-// reject counts an object of a kind, or no longer, if its problems have an error.
+// reject adds by to the number of rejected objects of a kind if the problems contain an error.
 func (l *List) reject(kind string, problems []object.Problem, by int) {
 	if !hasError(problems) {
 		return
@@ -159,7 +162,7 @@ func (l *List) remove(id object.ID, problems []object.Problem) {
 	}
 }
 
-// fill lists one more object, if one waits. Objects of the given namespace come first.
+// fill lists one more object that is not listed, if there is one, preferably of the given namespace.
 func (l *List) fill(first *shelf) {
 	if l.promote(first) {
 		return
@@ -181,8 +184,8 @@ func (l *List) promote(s *shelf) bool {
 	return false
 }
 
-// Listed returns the listed problems, ordered by normal.CompareProblems; nil without problems. Neither the List nor the
-// caller may change them afterwards.
+// Listed returns the listed problems, ordered by normal.CompareProblems; nil without problems. The slice is shared: the
+// caller must not change it, and later changes of the List do not change it.
 func (l *List) Listed() []object.Problem {
 	if l.inOrder == nil && l.listed > 0 {
 		l.sorted++
@@ -196,11 +199,11 @@ func (l *List) Listed() []object.Problem {
 	return slices.Clip(l.inOrder)
 }
 
-// Objects returns the number of objects whose problems are listed.
+// Objects returns the number of listed objects.
 func (l *List) Objects() int { return l.listed }
 
-// Left returns the number of problems that are not listed, by namespace. Namespaces that are listed in full are absent.
-// The caller may change the map.
+// Left returns the number of kept problems that are not listed, by namespace. Namespaces that are listed in full are
+// absent. The caller owns the map.
 func (l *List) Left() map[string]int {
 	left := map[string]int{}
 	for namespace, s := range l.namespaces {
@@ -228,16 +231,16 @@ func (l *List) Every() iter.Seq[object.Problem] {
 	}
 }
 
-// Version returns the number of changes of the List.
+// Version returns the number of changes of the List so far. While it is unchanged, all results stay the same.
 func (l *List) Version() uint64 { return l.version }
 
-// Count returns the number of kept problems, by severity.
+// Count returns the numbers of kept problems, listed or not, by severity.
 func (l *List) Count() problem.Count { return l.count }
 
-// Rejected returns the number of objects with errors, by kind. The caller may change the map.
+// Rejected returns the number of objects with errors, by kind. The caller owns the map.
 func (l *List) Rejected() map[string]int { return maps.Clone(l.rejected) }
 
-// Rejects reports whether an object has an error.
+// Rejects reports whether the problems of an object contain an error.
 func (l *List) Rejects(id object.ID) bool { return hasError(l.Of(id)) }
 
 func hasError(problems []object.Problem) bool {

@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// Addresses counts the users of each IP address in the clusters: Services with their ClusterIPs, and Pods. Addresses
-// that configuration merely states (ServiceEntries, WorkloadEntries, EndpointSlices) do not count, so that a tenant
-// cannot make other addresses count as the clusters' own. Addresses is safe for concurrent use.
+// Addresses counts the users of each IP address in the clusters: Services with their ClusterIPs, and Pods. Addresses in
+// ServiceEntries, WorkloadEntries and EndpointSlices do not count, because a tenant may state any address there.
+// Addresses is safe for concurrent use. Table.Addresses returns it.
 type Addresses struct {
 	mu    sync.RWMutex
 	users map[netip.Addr]int32
 	order ordered // keys of users
 }
 
-// Addresses returns the addresses of the clusters' Services and Pods. The result stays current while the Table changes.
+// Addresses returns the addresses of the clusters' Services and Pods. The result is shared, and stays current while the
+// Table changes.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
 // Count adds a number to the users of each address: 1 for a new user, -1 for a removed one. Texts that are not IP
@@ -44,8 +45,8 @@ func (a *Addresses) Count(addresses []string, by int32) {
 	}
 }
 
-// Has reports whether a Service or a Pod has an address. IPv4-mapped IPv6 addresses are never found: the caller unmaps
-// them.
+// Has reports whether a Service or a Pod has an address. It returns false for IPv4-mapped IPv6 addresses, which the
+// caller must unmap.
 func (a *Addresses) Has(address netip.Addr) bool { return a.usersOf(address) > 0 }
 
 // usersOf counts the Services and Pods with an address.
@@ -55,8 +56,8 @@ func (a *Addresses) usersOf(address netip.Addr) int {
 	return int(a.users[address])
 }
 
-// within returns the lowest address of a Service or a Pod in a network, or the zero Addr. An object of a tenant may
-// state 100,000 networks, and Pods come and go between two objects, so the addresses are kept in order.
+// within returns the lowest address of a Service or a Pod in a network, or the zero Addr. Its cost does not grow with
+// the number of addresses, because an object of a tenant may state 100,000 networks.
 func (a *Addresses) within(network netip.Prefix) netip.Addr {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// indexes find parsed forms by properties other than their names.
+// indexes find parsed forms by properties other than their IDs.
 type indexes struct {
 	pods        podsByAddress
 	addresses   *Addresses
@@ -27,7 +27,7 @@ type indexes struct {
 	configChanged, networksChanged bool                 // by the last change of meshes
 }
 
-// demand contains the names of one source that the leader has to resolve or fetch.
+// demand contains the names that the leader has to resolve (origin.DNS) or fetch (origin.JWKS).
 type demand struct {
 	names   map[object.ID]bool
 	changed bool
@@ -45,8 +45,8 @@ func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
 	return x
 }
 
-// count updates the indexes of lookups. by is 1 when the first object looks up a name, and -1 when the last one no
-// longer does.
+// count updates the indexes of looked-up names. by is 1 when the first object looks up a name, and -1 when the last
+// object ceases to look up the name.
 func (x *indexes) count(name object.ID, by int) {
 	if normal.IsPodAt(name) {
 		x.pods.count(name, by)
@@ -92,13 +92,13 @@ func parsedOf[V any, E any](t *Table[E], id object.ID) V {
 	return as[V](nil)
 }
 
-// Pod implements normal.Lookup.
+// Pod implements normal.Lookup. It returns the last good version of the Pod; nil: there is no such Pod.
 func (t *Table[E]) Pod(id object.ID) *normal.Pod { return parsedOf[*normal.Pod](t, id) }
 
-// Node implements normal.Lookup.
+// Node implements normal.Lookup. It returns the last good version of the Node; nil: there is no such Node.
 func (t *Table[E]) Node(id object.ID) *normal.Node { return parsedOf[*normal.Node](t, id) }
 
-// Nodes implements normal.Lookup.
+// Nodes implements normal.Lookup. It yields the Nodes of an origin, in no order.
 func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	return func(yield func(*normal.Node) bool) {
 		for _, n := range t.index.nodes[of] {
@@ -109,30 +109,35 @@ func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	}
 }
 
-// Namespace implements normal.Lookup.
+// Namespace implements normal.Lookup. It returns the last good version of the Namespace; nil: it does not exist.
 func (t *Table[E]) Namespace(id object.ID) *normal.Namespace {
 	return parsedOf[*normal.Namespace](t, id)
 }
 
-// Role implements normal.Lookup.
+// Role implements normal.Lookup. It returns the last good version of the Role or ClusterRole; nil: it does not exist.
 func (t *Table[E]) Role(id object.ID) *normal.Role { return parsedOf[*normal.Role](t, id) }
 
-// Mesh implements normal.Lookup.
+// Mesh implements normal.Lookup. It returns the mesh configuration in effect, read-only and never nil: the last good
+// version, or the defaults.
 func (t *Table[E]) Mesh() *meshv1.MeshConfig { return t.index.config }
 
-// Networks implements normal.Lookup.
+// Networks implements normal.Lookup. It returns the networks in effect, read-only and never nil.
 func (t *Table[E]) Networks() *meshv1.MeshNetworks { return t.index.networks }
 
-// Automatic implements normal.Lookup.
+// Automatic implements normal.Lookup. It returns the automatic addresses of a ServiceEntry by host, read-only; nil: it
+// has no automatic addresses. id is a normal.AutomaticID.
 func (t *Table[E]) Automatic(id object.ID) map[string][]string {
 	return parsedOf[map[string][]string](t, id)
 }
 
-// AutomaticAt implements normal.Lookup.
+// AutomaticAt implements normal.Lookup. It returns the normal.AutomaticID of the ServiceEntry to which an automatic
+// address (normal.AutomaticAtID) is assigned; zero: the address is not assigned.
 func (t *Table[E]) AutomaticAt(id object.ID) object.ID { return t.index.automaticAt[id] }
 
-// Resolved implements normal.Lookup.
+// Resolved implements normal.Lookup. It returns the addresses of a host name (normal.ResolvedID), read-only; nil: the
+// leader has not resolved the name.
 func (t *Table[E]) Resolved(id object.ID) []string { return parsedOf[[]string](t, id) }
 
-// Keys implements normal.Lookup.
+// Keys implements normal.Lookup. It returns the state of a key source (normal.KeysID); zero: the leader has not fetched
+// it.
 func (t *Table[E]) Keys(id object.ID) normal.Keys { return parsedOf[normal.Keys](t, id) }

@@ -10,20 +10,20 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Mesh is the parsed form of a mesh configuration. Each of its two parts is of the last good version.
+// Mesh is the parsed form of a mesh configuration. Its two parts, Config and Networks, are of the last good version.
 type Mesh struct {
 	Config   *meshv1.MeshConfig   // nil: no good version is known
 	Record   model.Record         // of Config; nil without Config
 	Networks *meshv1.MeshNetworks // nil: no good version is known
-	// Unsaid reports that the object has no key mesh.
+	// Unsaid reports that the ConfigMap has no key "mesh".
 	Unsaid bool
 	// StaleConfig and StaleNetworks report that the present object has no good version of the part. The part is then an
 	// earlier version, or nil.
 	StaleConfig, StaleNetworks bool
-	Problems                   []object.Problem
+	Problems                   []object.Problem // of the present object
 }
 
-// Names that each stand for many readers, since a set of all these readers would need much memory.
+// Names for MarkReaders that mean all users of a part. A set of these users for each part would need much memory.
 var (
 	meshUsers    = object.ID{Kind: "users of the mesh configuration"}
 	networkUsers = object.ID{Kind: "users of the mesh's networks"}
@@ -63,7 +63,8 @@ func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []objec
 }
 
 // Gateways returns the record of the gateways that the meshNetworks in effect define; nil: they define no gateway. refs
-// are the IDs of the host names that were looked up. If no record can be made, wrong has a problem of the object o.
+// are the IDs of the host names that were looked up. If no record can be made, gateways is nil and wrong contains a
+// problem of o, the object with the mesh configuration.
 func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []object.ID, wrong []object.Problem) {
 	gateways, refs, err := t.normal.MeshGateways(t.Networks(), t.Resolved)
 	if err != nil {
@@ -136,11 +137,11 @@ func (t *Table[E]) MeshID() object.ID {
 	return t.normal.MeshID()
 }
 
-// MeshOf returns the parsed mesh configuration of a Node; nil for Nodes of other objects.
+// MeshOf returns the parsed mesh configuration of a Node, read-only; nil for Nodes of other objects.
 func (n *Node[E]) MeshOf() *Mesh { return as[*Mesh](n.parsed) }
 
-// RestoreMesh replaces the parsed mesh configuration of a Node, whether or not the Node has an object. Readers of the
-// parts in effect that change are marked.
+// RestoreMesh replaces the parsed mesh configuration of a Node, which need not have an object. If a part in effect
+// changes, its readers are marked. The Table retains m, which must not change afterwards.
 func (t *Table[E]) RestoreMesh(n *Node[E], m *Mesh) {
 	t.set(rowOf(t.normal, n.ID()), n, m)
 }

@@ -11,11 +11,12 @@ const perChunk = 512
 // ordered is a set of IP addresses in ascending order. A search costs two binary searches, and a change moves the
 // addresses of one chunk, however many addresses there are.
 type ordered struct {
-	chunks [][]netip.Addr // none is empty
-	moves  int            // addresses in chunks that changes moved, for tests
+	chunks [][]netip.Addr // in ascending order, never empty
+	moves  int            // number of addresses that changes have moved, for tests
 }
 
-// chunk returns the index of the chunk that an address belongs to: the last that begins at or below it, or the first.
+// chunk returns the index of the chunk that an address belongs to: the last chunk whose first address is not above the
+// address, or else the first chunk.
 func (o *ordered) chunk(a netip.Addr) int {
 	at, found := slices.BinarySearchFunc(o.chunks, a, func(c []netip.Addr, a netip.Addr) int { return c[0].Compare(a) })
 	if found {

@@ -42,13 +42,14 @@ func (o *owners) count(name object.ID, by int) {
 	}
 }
 
-// Tenant implements normal.Lookup.
+// Tenant implements normal.Lookup. It returns the tenant of a namespace by the label of Table.Label. The second result
+// is always true: the labels are known.
 func (t *Table[E]) Tenant(namespace string) (string, bool) {
 	return isolation.TenantOf(namespace, t.index.owners.labels[namespace]), true
 }
 
-// Label sets the value of isolation.TenantLabel of a namespace; an empty value removes it. Readers of its tenant are
-// marked.
+// Label sets the value of isolation.TenantLabel of a namespace; an empty value removes the label. The objects that
+// looked up the namespace's tenant are marked.
 func (t *Table[E]) Label(namespace, value string) {
 	if t.index.owners.labels[namespace] = value; value == "" {
 		delete(t.index.owners.labels, namespace)
@@ -56,10 +57,12 @@ func (t *Table[E]) Label(namespace, value string) {
 	t.MarkReaders(normal.TenantID(namespace))
 }
 
-// Services implements normal.Lookup. The oldest service is first. The caller must not change the list.
+// Services implements normal.Lookup. It returns the Services and ServiceEntries with exactly this host, the oldest
+// first; nil without any. The caller must not change the list.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup. The ServiceEntries are in no order; one with several such hosts is returned for each.
+// Below implements normal.Lookup. It returns the ServiceEntries with a host that a wildcard covers, in no order. A
+// ServiceEntry with several such hosts is returned several times. The caller owns the list.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	for host := range t.index.owners.ending(wildcard[1:]) {
 		if model.Covers(wildcard, host) {
@@ -69,22 +72,25 @@ func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	return slices.DeleteFunc(all, func(s *model.Service) bool { return s.Key.Kind != model.KindServiceEntry })
 }
 
-// At implements normal.Lookup. The oldest Service is first. The caller must not change the list.
+// At implements normal.Lookup. It returns the Services with an address, the oldest first, and reports whether a Pod has
+// the address. The caller must not change the list.
 func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 	services = t.index.owners.addresses[a]
 	return services, t.index.addresses.usersOf(a) > len(services)
 }
 
-// OwnPod implements normal.Lookup.
+// OwnPod implements normal.Lookup. It reports whether a Pod in the namespace and cluster of an object has an address.
 func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
 	return t.PodAt(normal.PodAtID(of, a.String())) != nil
 }
 
-// Within implements normal.Lookup.
+// Within implements normal.Lookup. It returns the lowest address of a Service or Pod in a network; the zero Addr
+// without any.
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
-// SetServices replaces the Service or ServiceEntry that the records of an object contain. If its content or creation
-// time has changed, readers of its hosts and addresses are marked.
+// SetServices replaces the Service or ServiceEntry in the records of an object. before are the records so far, after
+// the present ones. If its content or creation time differs, the objects that looked up its hosts or addresses are
+// marked.
 func (t *Table[E]) SetServices(before, after []model.Record) {
 	was, is := serviceOf(before), serviceOf(after)
 	if was == is {

@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// podsByAddress finds Pods by their addresses, in namespaces where an object looks up an address. Few EndpointSlices
-// omit the names of their Pods, and an index of all namespaces would be a considerable part of a leader's memory.
+// podsByAddress finds Pods by their addresses. It indexes only namespaces in which an object looks up a Pod by address:
+// only few EndpointSlices omit the names of their Pods, and an index of all namespaces would need much memory.
 type podsByAddress struct {
 	every func() iter.Seq2[object.ID, *normal.Pod]
 	asked map[podPlace]*podsHere
@@ -46,8 +46,9 @@ func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
 	}
 }
 
-// PodAt implements normal.Lookup. Several Pods may have one address, as Pods in the network of their node do. Of these,
-// PodAt prefers Pods that are not being deleted, then the first by name.
+// PodAt implements normal.Lookup. It returns the Pod with an address (normal.PodAtID); nil without such a Pod. If
+// several Pods have the address, as in the network of their node, it prefers Pods that are not being deleted, then the
+// first by name.
 func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
 	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
 	if p.asked[at] == nil {

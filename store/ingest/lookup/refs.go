@@ -9,7 +9,8 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// SetRefs replaces the names that an object looked up. usesMesh reports whether it read the mesh configuration.
+// SetRefs replaces the names that an object looked up when it was normalised: later changes of these names mark the
+// object. usesMesh reports whether the object's records depend on the mesh configuration. refs is not retained.
 func (t *Table[E]) SetRefs(n *Node[E], refs []object.ID, usesMesh bool) {
 	n.usesMesh = usesMesh
 	if n.looksUp(refs) {
@@ -68,7 +69,7 @@ func (t *Table[E]) node(id object.ID) *Node[E] {
 	return n
 }
 
-// Refs returns the names that the object looked up, in the order of SetRefs.
+// Refs returns the names of the last SetRefs, in their order. The caller owns the slice.
 func (n *Node[E]) Refs() []object.ID {
 	refs := make([]object.ID, len(n.refs))
 	for i, of := range n.refs {
@@ -77,7 +78,7 @@ func (n *Node[E]) Refs() []object.ID {
 	return refs
 }
 
-// Pods yields the Nodes of the readable Pods that the object looked up by name.
+// Pods yields the Nodes of the Pods that the object looked up by name and that have a good version.
 func (n *Node[E]) Pods() iter.Seq[*Node[E]] {
 	return func(yield func(*Node[E]) bool) {
 		for _, of := range n.refs {
@@ -101,7 +102,7 @@ func (n *Node[E]) looksUp(refs []object.ID) bool {
 	return true
 }
 
-// MarkReaders marks all objects that looked up a name, whether it has an object or not.
+// MarkReaders marks all objects that looked up a name. The name need not belong to an object.
 func (t *Table[E]) MarkReaders(name object.ID) {
 	switch name {
 	case meshUsers:
@@ -131,9 +132,9 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up in one source of the leader, origin.DNS or origin.JWKS. The names are
-// in no order, and have to be read before the Table changes. changed reports whether a name was added or removed since
-// the last call for this source.
+// Needed returns the names that objects look up in one source of the leader. source must be origin.DNS or origin.JWKS.
+// The names are in no order, and must be read before the Table changes. changed reports whether a name was added or
+// removed since the last call for this source.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

@@ -15,27 +15,26 @@ import (
 // row contains the functions of one joined kind. Other objects look up the objects of a joined kind, as EndpointSlices
 // look up Pods.
 type row struct {
-	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects. Empty:
-	// sources of configuration emit them.
+	// source is the source of the kind's origin, for instance origin.DNS, if the leader itself makes the objects.
+	// Empty: sources of configuration emit them.
 	source string
-	// only restricts the row to some objects of the kind; nil: all.
+	// only restricts the row to the objects for which it returns true; nil: all objects of the kind.
 	only func(n *normal.Normalizer, id object.ID) bool
-	// parse parses an object. before is the last good parsed form, or nil. A nil result means that the object is invalid.
+	// parse parses an object. before is the last good parsed form, or nil. A nil result means that the object is
+	// invalid.
 	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
-	// unread returns the parsed form of an object without any valid version. A nil unread: such an object has no parsed
-	// form.
+	// unread returns the parsed form of an object without any valid version. nil: such an object has no parsed form.
 	unread func() any
-	// equal reports whether two parsed forms are the same to their readers. If so, the earlier one stays, and no reader is
-	// marked.
+	// equal reports whether two parsed forms are the same to their readers. If so, the earlier one stays, and no reader
+	// is marked.
 	equal func(a, b any) bool
-	// readers calls mark with the names, beside the object's own, under which a changed parsed form is looked up. It runs
-	// after index. before is nil for a new object, and after is nil for a deleted one. A nil readers: there are no such
-	// names.
+	// readers calls mark with further names, beside the object's ID, under which a changed parsed form is looked up. It
+	// runs after index. before is nil for a new object, and after is nil for a deleted one. nil: no further names.
 	readers func(x *indexes, id object.ID, before, after any, mark func(name object.ID))
-	// index updates the indexes after a change of a parsed form. A nil index: no index contains the kind.
+	// index updates the indexes after a change of a parsed form. nil: no index contains the kind.
 	index func(x *indexes, id object.ID, before, after any)
-	// records reports whether the object's own records may differ after a change of its parsed form. before is nil for a
-	// new object, and after is never nil. A nil records: objects of the kind have no records.
+	// records reports whether the object's own records may differ after a change of its parsed form. before is nil for
+	// a new object, and after is never nil. nil: objects of the kind have no records.
 	records func(before, after any) bool
 }
 

@@ -1,5 +1,6 @@
-// Package lookup stores the emitted objects, and the names that each object looks up. It parses the joined kinds: other
-// objects look up their objects when they are normalised, as EndpointSlices look up Pods.
+// Package lookup stores the objects that sources emitted, and the names that each object looked up when it was
+// normalised (converted to records). It parses the joined kinds: kinds whose objects are looked up by others, as
+// EndpointSlices look up Pods. When a looked-up object changes, its readers are marked to be normalised again.
 //
 // # Data structures
 //
@@ -12,8 +13,8 @@
 // # One change
 //
 // Put stores an object, and Parse parses it. If its parsed form changed, the Table updates the indexes and marks the
-// readers. Renew passes each marked object to the caller. The caller normalises the object, and stores the names that
-// it looked up with SetRefs.
+// readers, that is, the objects that looked up the object. Renew passes each marked object to the caller. The caller
+// normalises the object, and stores the names that were looked up with SetRefs.
 //
 // Owns: the objects as emitted last, their parsed forms.
 // Reads: store/normal, store/object, store/isolation.
@@ -30,7 +31,8 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// Table contains objects of all kinds. One goroutine owns it. Only its Addresses are safe for concurrent use.
+// Table contains objects of all kinds. E is the type of Node.Entry. One goroutine owns the Table; only its Addresses
+// are safe for concurrent use.
 type Table[E any] struct {
 	normal  *normal.Normalizer
 	objects map[object.ID]*Node[E]
@@ -40,26 +42,27 @@ type Table[E any] struct {
 	mark    func(name object.ID) // MarkReaders
 }
 
-// Node is one object, or one looked-up name. There are hundreds of thousands, so fields that few Nodes need are
-// pointers.
+// Node is one object, or one looked-up name without an object. There are hundreds of thousands of Nodes, so fields that
+// few Nodes need are pointers.
 type Node[E any] struct {
 	object   *object.Object          // nil: the object was never readable, is gone, or does not exist
-	name     *object.ID              // of a Node without object
+	name     *object.ID              // name of a Node without object
 	parsed   any                     // the last good parsed form; nil: the kind has no row, or no version was valid
 	refs     []*Node[E]              // Nodes that the object looked up
-	by       *smallset.Set[*Node[E]] // Nodes that looked up this one; nil: none did
+	by       *smallset.Set[*Node[E]] // Nodes that looked up this one; nil: no reader
 	usesMesh bool                    // the object's records depend on the mesh configuration
 	Entry    E                       // the caller's data
 }
 
-// New makes an empty Table. Its rows parse objects with n.
+// New returns an empty Table, which parses objects with n.
 func New[E any](n *normal.Normalizer) *Table[E] {
 	t := &Table[E]{normal: n, objects: map[object.ID]*Node[E]{}, missing: map[object.ID]*Node[E]{}, marked: map[object.ID]bool{}}
 	t.index, t.mark = newIndexes(t.pods), t.MarkReaders
 	return t
 }
 
-// Object returns the last readable version of the object; nil: no version was readable, or the object does not exist.
+// Object returns the last readable version of the object, read-only; nil: no version was readable, or the object does
+// not exist.
 func (n *Node[E]) Object() *object.Object { return n.object }
 
 // ID returns the ID of the object, or the looked-up name.
@@ -73,14 +76,14 @@ func (n *Node[E]) ID() object.ID {
 // UsesMesh reports whether the object's records depend on the mesh configuration.
 func (n *Node[E]) UsesMesh() bool { return n.usesMesh }
 
-// Get returns the Node of an object, also of an unreadable one; nil: the Table has no such object. A name that was only
-// looked up is no object.
+// Get returns the Node of an object, readable or not. It returns nil for an object that the Table does not have, even
+// if its name was looked up.
 func (t *Table[E]) Get(id object.ID) *Node[E] { return t.objects[id] }
 
-// Len counts the objects, including unreadable ones.
+// Len returns the number of objects, including unreadable ones.
 func (t *Table[E]) Len() int { return len(t.objects) }
 
-// All yields all objects, including unreadable ones, in no order. The caller may remove the object at hand.
+// All yields all objects, including unreadable ones, in no order. The caller may remove the yielded object meanwhile.
 func (t *Table[E]) All() iter.Seq2[object.ID, *Node[E]] { return maps.All(t.objects) }
 
 // Add returns the Node of an object. If the Node is missing, it is created without an object. Readers that looked up
@@ -108,7 +111,8 @@ func (t *Table[E]) add(id object.ID) *Node[E] {
 // setName stores the name of a Node without an object. The name of any other Node is in its object.
 func (n *Node[E]) setName(id object.ID) { n.name = &id }
 
-// Put stores an object without parsing it, and returns its Node.
+// Put stores an object, without parsing it, in place of an earlier version, and returns its Node. The object must not
+// change afterwards.
 func (t *Table[E]) Put(o *object.Object) *Node[E] {
 	n := t.add(o.ID)
 	n.object, n.name = o, nil
@@ -117,15 +121,15 @@ func (t *Table[E]) Put(o *object.Object) *Node[E] {
 
 // Parsed is the result of Table.Parse.
 type Parsed struct {
-	Joined   bool // Parse passed the object to a row (rows.go)
-	Records  bool // objects of the kind have records of their own
-	Readable bool // the row parsed the object; if not, the earlier parsed form stays
-	Changed  bool // the object's own records may have changed
-	Problems []object.Problem
+	Joined   bool             // the object is of a joined kind, and Parse tried to parse it
+	Records  bool             // objects of the kind have records of their own
+	Readable bool             // the object was parsed; if false, the earlier parsed form stays
+	Changed  bool             // the object's own records may have changed
+	Problems []object.Problem // problems of parsing
 }
 
-// Parse parses the object of a Node, which must have one, if its kind has a row. If the parsed form changed, readers
-// are marked. Objects in unsupported API versions are not parsed. For objects that are not parsed, only Records and
+// Parse parses the object of a Node if the object is of a joined kind and a supported API version. The Node must have
+// an object. If the parsed form changed, its readers are marked. For an object that is not parsed, only Records and
 // Changed of the result are true.
 func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	r := rowOf(t.normal, n.object.ID)
@@ -142,8 +146,8 @@ func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	return out
 }
 
-// Unreadable adds an object that exists and cannot be read, and returns its Node. Its last readable version and last
-// good parsed form stay. Without a parsed form, that of row.unread applies.
+// Unreadable adds an object that exists but cannot be read, and returns its Node. Its last readable version and last
+// good parsed form stay. A mesh configuration without a parsed form gets a Mesh whose parts are stale.
 func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	n := t.Add(id)
 	if r := rowOf(t.normal, id); r != nil && r.unread != nil && n.parsed == nil {
@@ -158,7 +162,7 @@ func (t *Table[E]) Vacate(n *Node[E]) {
 	n.object = nil
 }
 
-// Remove removes an object, if it exists. If it has a parsed form, its readers are marked. Readers stay attached to the
+// Remove removes an object, if it exists. If it has a parsed form, its readers are marked. They remain readers of the
 // name.
 func (t *Table[E]) Remove(id object.ID) {
 	n := t.objects[id]

@@ -1,4 +1,5 @@
-// Package embedded runs an etcd of one member in this process, so that a mesh of one replica needs no other program.
+// Package embedded runs an etcd of one member in this process, so that a mesh of one replica needs no other program. A
+// Server is the etcd together with a kv.Store that is connected to it.
 //
 // Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
 // connect to etcd.
@@ -34,9 +35,9 @@ import (
 // ErrLocked means that another process uses the data directory.
 var ErrLocked = errors.New("data directory is in use")
 
-// Config configures an embedded etcd.
+// Config configures an embedded etcd. Mesh and Dir are required.
 type Config struct {
-	Mesh     string
+	Mesh     string       // name of the mesh
 	Revision string       // of the control plane, as in kv.Config
 	Dir      string       // data directory: created with mode 0700 if missing, locked while the server runs
 	Logger   *slog.Logger // nil: slog's default
@@ -46,7 +47,7 @@ type Config struct {
 	Tune func(*embed.Config) // for tests: changes etcd's configuration last
 }
 
-// Server is an etcd in this process, with the connection to it.
+// Server is an etcd in this process, with the connection to it. Safe for concurrent use; Run is called once.
 type Server struct {
 	*kv.Store
 	cfg      Config
@@ -70,16 +71,16 @@ const (
 	// keep is the least age of history that compaction removes: a mirror can resume after a pause of that length.
 	keep = 5 * time.Minute
 	// elect is etcd's election timeout, and tick its heartbeat interval, at most a fifth of the timeout
-	// (embed.Config.Validate). After its start the single member waits for a random part of the timeout before it elects
-	// itself. With etcd's default of a second, this wait was the longest part of the start of a process.
+	// (embed.Config.Validate). After its start the single member waits for a random part of the timeout before it
+	// elects itself. With etcd's default of a second, this wait was the longest part of the start of a process.
 	elect = 100 * time.Millisecond
 	tick  = elect / 5
 )
 
-// Start runs an etcd on a data directory and connects to it. etcd listens on a Unix socket only: in the data directory,
-// or in a temporary directory if the path would be too long. A directory that Start creates is closed to other users;
-// the mode of an existing one stays. If the disk has less than Least free, etcd is not started, and the store does not
-// answer until Run has started it.
+// Start runs an etcd on a data directory and connects to it. The caller must call Run and Close. etcd listens on a Unix
+// socket only: in the data directory, or in a temporary directory if the path would be too long. A directory that Start
+// creates is closed to other users; the mode of an existing one stays. If the disk has less than Least free, etcd is
+// not started, and the store does not answer until Run has started it.
 //
 // Errors: ErrLocked if another process uses the directory, the directory cannot be used, etcd does not start within a
 // minute, or the error of kv.Open.
@@ -118,8 +119,8 @@ func Start(cfg Config) (*Server, error) {
 	return srv, nil
 }
 
-// Run maintains the database and watches the free space of the disk until ctx ends, and returns the context's error. It
-// first starts an etcd that Start did not start. Other errors: etcd does not start, or it stops.
+// Run maintains the database and watches the free space of the disk until ctx ends, and returns the context's error. If
+// Start did not start etcd, Run waits for space and starts it. Other errors: etcd does not start, or it stops.
 func (srv *Server) Run(ctx context.Context) error {
 	etcd, err := srv.begun(ctx)
 	if err != nil {
@@ -157,7 +158,7 @@ func (srv *Server) maintain(ctx context.Context) {
 	}
 }
 
-// Close closes the connection, stops the server and unlocks the data directory. It joins the errors of all.
+// Close closes the connection, stops the server and unlocks the data directory. It joins the errors of all three.
 func (srv *Server) Close() error {
 	srv.stopping.Store(true)
 	return errors.Join(srv.Store.Close(), srv.stop())

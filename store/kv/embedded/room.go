@@ -21,8 +21,8 @@ const (
 	// enough is the free space from which writes are permitted again, in bytes. The distance to Least prevents a change
 	// every second.
 	enough = Least + Least/2
-	// segment is the size of the files of etcd's log, in bytes. The next file is always allocated in advance: with etcd's
-	// default of 64 MB it would occupy all of Least.
+	// segment is the size of the files of etcd's log, in bytes. The next file is always allocated in advance: with
+	// etcd's default of 64 MB it would occupy all of Least.
 	segment = 16 << 20
 
 	lookEvery = time.Second // interval of the checks
@@ -30,7 +30,7 @@ const (
 
 func init() { wal.SegmentSizeBytes = segment }
 
-// Room returns the reason for which etcd does not write to its disk, or is not started. It is empty if there is space.
+// Room returns the reason for which etcd does not write to its disk, or is not started; empty: there is space.
 func (srv *Server) Room() string {
 	if why := srv.room.Load(); why != nil {
 		return *why

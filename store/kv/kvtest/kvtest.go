@@ -54,13 +54,14 @@ func Start(t testing.TB, flags ...Option) *Server {
 	return s
 }
 
-// Endpoint returns the address for --etcd-endpoints. It is the same after Restart. The server must run.
+// Endpoint returns the address for --etcd-endpoints. It is the same after Restart. It panics while the server is
+// stopped.
 func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 
-// Dir returns the data directory.
+// Dir returns the data directory that Start made.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop kills the server if it runs, and closes its Store. The data stay.
+// Stop kills the server if it runs, and closes its Store, which is nil then. The data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
@@ -73,7 +74,7 @@ func (s *Server) Stop() {
 }
 
 // Restart stops the server if it runs. It then starts the server on the data in dir, at the same address and with a new
-// Store. s.Dir() is the directory with its own data.
+// Store. Dir returns the directory with the server's own data, whatever dir is.
 func (s *Server) Restart(dir string) {
 	s.t.Helper()
 	s.Stop()
@@ -136,7 +137,7 @@ func (s *Server) MustCommit(b kv.Batch) int64 {
 }
 
 // Term is a simulated leader. It knows the records at the beginning of its term and its own writes, but no changes by
-// others.
+// others. For one goroutine.
 type Term struct {
 	*Server
 	epoch  kv.Epoch

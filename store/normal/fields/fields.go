@@ -40,8 +40,8 @@ type Row struct {
 	Message protoreflect.FullName // in names.txt: the section
 	Field   string                // JSON name
 	Value   string                // of an enum: the only value of this row; empty: all values
-	// Within restricts the row to fields below another field, written Message.field, where it replaces the general row;
-	// empty: this is the general row.
+	// Within restricts the row to fields below another field, written Message.field. There the row replaces the general
+	// row. Empty: this is the general row.
 	Within string
 	Mark   Mark
 	Scene  string // of an acted field: the scene that tests it, if any
@@ -71,7 +71,7 @@ type Root struct {
 	Message protoreflect.MessageDescriptor
 }
 
-// Roots returns all messages with which configuration begins.
+// Roots returns the messages with which configuration begins: the specs of Istio's kinds, MeshConfig and MeshNetworks.
 func Roots() []Root {
 	var all []Root
 	for _, of := range []struct {
@@ -93,7 +93,7 @@ func Roots() []Root {
 }
 
 // Of returns the row of a field. It is nil for a field below one that is not acted on, which has no row of its own.
-// within lists the fields above it, the nearest last. value is the value of an enum, otherwise empty.
+// within lists the fields above it, the nearest last. value is the name of the value of an enum, otherwise empty.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
 	for _, r := range table().rows[fd.FullName()] {
@@ -123,8 +123,9 @@ func short(name protoreflect.FullName) string {
 // Rows yields all rows of istio.io/api's fields, in the order of the table.
 func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
-// Unacted calls do with each field of a message that is set and has the mark Reported, in the order of its fields: the
-// field's path, as users write it, below path, and its row. It skips the fields below such a field.
+// Unacted calls do with each field of a message that is set and has the mark Reported, in the order of its fields. path
+// is the path of the message as users write it; do receives the field's path below it, and its row. Fields below a
+// Reported field, or below one with mark None, are skipped.
 func Unacted(m proto.Message, path string, do func(path string, row *Row)) {
 	(&walk{do: do}).message(m.ProtoReflect(), path)
 }

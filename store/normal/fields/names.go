@@ -37,7 +37,7 @@ func Named(section, name string) *Row { return named.byName[section+"."+name] }
 // All yields the rows of both tables, in their order.
 func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table().all, named.all)) }
 
-// In yields the rows of a section.
+// In yields the rows of a section of names.txt, in their order.
 func In(section string) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
 		for _, row := range named.all {

@@ -1,8 +1,9 @@
-// Package files is the source that reads API objects from a folder of YAML and JSON files and follows its changes. The
-// objects belong to the config cluster. A top-level folder cluster=NAME holds the objects of the cluster NAME.
+// Package files is the source that reads Kubernetes API objects from a folder of YAML and JSON files, and follows the
+// folder's changes. The objects belong to the config cluster, except for those below a top-level folder cluster=NAME,
+// which belong to the cluster NAME.
 //
-// Owns: the watch on the folder, the emitted state of each file. Reads: store/object, store/origin. Never: a schema
-// (normal has those); treats a half-written or vanished folder as an empty one.
+// Owns: the watch on the folder, the emitted state of each file. Reads: store/object, store/origin. Never: checks an
+// object by a schema (store/normal does); treats a half-written file or a vanished folder as empty.
 package files
 
 import (
@@ -23,24 +24,25 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Config configures New. Zero durations have defaults.
+// Config configures a Source. Only Dir is required.
 type Config struct {
-	Dir     string
-	Cluster string        // name of the config cluster: a folder cluster=NAME with this name holds its objects too
-	Quiet   time.Duration // pause without changes that ends a burst; default 30 ms
-	Grace   time.Duration // how long a removal must be seen before it is accepted; default 250 ms
-	Rescan  time.Duration // pause between walks, for file systems that do not report changes; default 10 s
-	Log     *slog.Logger
+	Dir     string        // the folder, which must exist
+	Cluster string        // name of the config cluster: objects below a folder cluster=NAME with this name belong to it too
+	Quiet   time.Duration // pause without changes that ends a burst of changes; 0: 30 ms
+	Grace   time.Duration // time for which objects must be missing before their removal is accepted; 0: 250 ms
+	Rescan  time.Duration // pause between walks over the folder, for file systems that do not report changes; 0: 10 s
+	Log     *slog.Logger  // nil: discarded
 }
 
-// Stats counts what a Source has done.
+// Stats counts the work of a Source since New.
 type Stats struct {
 	Parsed uint64 // files parsed
 	Scans  uint64 // walks over the whole folder
 	Events uint64 // events emitted
 }
 
-// Source follows one folder.
+// Source reads and follows one folder. One goroutine calls Run or ReadChanges; Problems and Stats are safe for
+// concurrent use.
 type Source struct {
 	Config
 	reader *reader              // owned by Run
@@ -50,8 +52,8 @@ type Source struct {
 	parsed, scans, events atomic.Uint64
 }
 
-// New returns a Source; nothing is read before Run. The folder must exist, so that a misspelt name does not count as an
-// empty folder. Errors: the path does not exist or is not a folder.
+// New returns a Source. It reads no files; Run or ReadChanges does. Errors: Config.Dir does not exist (a misspelt name
+// must not count as an empty folder), or is not a folder.
 func New(c Config) (*Source, error) {
 	info, err := os.Stat(c.Dir)
 	if err != nil {
@@ -73,8 +75,9 @@ func New(c Config) (*Source, error) {
 	return s, nil
 }
 
-// Problems returns all present problems of the folder: documents that cannot be read (Run also emits them as Broken
-// events), and objects that occur twice. It is safe for concurrent use.
+// Problems returns all present problems of the folder: files, folders and documents that cannot be read, and objects
+// that occur twice. Documents are also emitted as Broken events. The result is nil before the first reading, and must
+// not be changed. It is safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -87,9 +90,10 @@ func (s *Source) Stats() Stats {
 	return Stats{Parsed: s.parsed.Load(), Scans: s.scans.Load(), Events: s.events.Load()}
 }
 
-// Read reads a folder once, for tools that work offline. It returns all events, Synced last, and the problems of the
-// folder. cluster is the name of the config cluster. skipped, which may be nil, receives the location of each document
-// that is not an object. Errors are those of New and ReadChanges.
+// Read reads a folder once, for tools that work offline. It returns a Put for each object and a Broken for each
+// document that cannot be read, then Synced, and the problems of the folder. cluster is the name of the config cluster.
+// skipped, which may be nil, is called with the location of each JSON document that is not an object. Errors are those
+// of New and ReadChanges.
 func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
 	s, err := New(Config{Dir: dir, Cluster: cluster})
 	if err != nil {
@@ -102,9 +106,10 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 	return events, s.Problems(), err
 }
 
-// Parse parses a text with objects of the config cluster, as the content of one file. name is the name of the file:
-// with the suffix .json the text is JSON, otherwise it is YAML documents. An object that cannot be read is an event of
-// op Broken. skipped has the locations of JSON documents that are certainly no objects.
+// Parse parses data, the content of one file with objects of the config cluster. name is the file's name: with the
+// suffix .json the content is JSON, otherwise YAML documents. Each object is an event of op Put, and each document that
+// cannot be read is an event of op Broken. skipped has the locations of JSON documents that are certainly not objects.
+// It does not keep data.
 func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	for _, d := range documents(name, data) {
 		d.id.Origin = origin.New("", origin.Files)
@@ -121,9 +126,9 @@ func Parse(name string, data []byte) (events []object.Event, skipped []string) {
 	return events, skipped
 }
 
-// ReadChanges reads the folder and returns the changes since the last call, Synced last. It is for callers that choose
-// the moments themselves, instead of Run, and accepts every reading at once. An error means that the folder itself
-// cannot be read.
+// ReadChanges reads the folder, and returns the changes since the last call and then Synced. It replaces Run for
+// callers that decide themselves when to read. All changes are accepted at once, also removals (without Grace). An
+// error means that the folder itself cannot be read.
 func (s *Source) ReadChanges() ([]object.Event, error) {
 	readings, tree := s.scan(time.Now(), nil)
 	if err := tree.unknown[""]; err != nil {
@@ -136,10 +141,11 @@ func (s *Source) ReadChanges() ([]object.Event, error) {
 	return append(events, object.Event{Op: object.Synced}), nil
 }
 
-// Run emits the whole folder, then Synced, then every change, until ctx ends. It calls emit from one goroutine, with
-// related changes in one call: those of a burst, cut after ten times Quiet. During changes without end, each call has
-// the changes of one namespace within twice Quiet. Errors: the folder cannot be watched or read at the beginning;
-// otherwise the context's.
+// Run emits all objects of the folder with Synced, then every change. It blocks until ctx ends. It calls emit from its
+// own goroutine, with related changes in one call: those of one burst. A burst ends with a pause of Quiet, or is cut
+// after ten times Quiet. While changes never pause, each call has changes of one namespace only, and a burst is cut
+// after twice Quiet. emit may keep the events. Errors: the folder cannot be watched or read at the beginning, the watch
+// ends, or the context's.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {
@@ -187,7 +193,7 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 	}
 }
 
-// wake reads the files that changed, and the pending ones that are due.
+// wake reads the files that changed, and the files whose pending change is due.
 func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]object.Event)) {
 	paths, whole, endless := dirty.take(now, s.size)
 	emit = inParts(emit, endless)
@@ -216,7 +222,8 @@ func (s *Source) size(path string) int64 {
 	return info.Size()
 }
 
-// inParts returns a function that emits events, with one call for each namespace if changes go on without end.
+// inParts returns a function that emits events. If changes never pause (endless), it calls emit once for each
+// namespace.
 func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	if !endless {
 		return emit
@@ -245,7 +252,7 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes, but for files that wait to be read. Files
+// rescan walks the whole folder, renews the watches and emits the changes, except for files that wait to be read. Files
 // beyond mostBytes wait from now on. Without dirty the folder is read for the first time, as a whole.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
 	first := dirty == nil
@@ -260,7 +267,7 @@ func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), 
 	return tree
 }
 
-// scan walks the folder and reads the files that may have changed or vanished, but for those that wait to be read.
+// scan walks the folder, and reads the files that may have changed or vanished, except for files that wait to be read.
 func (s *Source) scan(now time.Time, dirty *dirty) ([]reading, *tree) {
 	s.scans.Add(1)
 	t := walk(s.Dir)

@@ -23,9 +23,9 @@ type file struct {
 	foreign []doc // documents that are not objects
 }
 
-// newFile returns the state of a file, given its documents and its state before (nil: none). If the file had objects, a
-// document that is not an object counts as broken. If any document is broken, the objects of before that the documents
-// lack are retained.
+// newFile returns the state of a file with the given documents; before is its previous state (nil: none). If the file
+// had objects, a document that is not an object counts as broken. If any document is broken, objects of the previous
+// state that the documents lack are retained.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
 	had := before != nil && len(before.objects) > 0
@@ -55,12 +55,12 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 	return f
 }
 
-// folder is the emitted state of all files. It is pure: it uses no clock and no file system.
+// folder is the emitted state of all files. It uses no clock and no file system.
 type folder struct {
 	files       map[string]*file
 	definitions map[object.ID][]string // paths that have the object, in the order in which they got it
 	emitted     map[object.ID]*object.Object
-	faults      map[string]string // path -> why its present content is not used
+	faults      map[string]string // by path: why the present content is not used
 }
 
 func newFolder() *folder {
@@ -68,7 +68,7 @@ func newFolder() *folder {
 		faults: map[string]string{}}
 }
 
-// get returns an object as it was emitted last (nil: it was not), and as it is now (nil: it is absent).
+// get returns an object as it was emitted last (nil: it is not emitted), and as it is in the files (nil: it is absent).
 func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
@@ -113,7 +113,7 @@ func (f *folder) apply(changes map[string]*file) []object.Event {
 // touches are the objects of a change. true: the object is emitted even if it is unchanged.
 type touches map[object.ID]bool
 
-// note adds an object and keeps its value if it is there already.
+// note adds an object with the value false, unless it is present.
 func (t touches) note(id object.ID) {
 	if !t[id] {
 		t[id] = false
@@ -165,8 +165,8 @@ func diffBroken(old, now *file) (began, ended []doc) {
 	return began, ended
 }
 
-// stillBroken reports whether a present document of any file declares the same object as d and is broken. It returns
-// false if d has no object name.
+// stillBroken reports whether a broken document of any file states the same object as d. It returns false if d has no
+// object name.
 func (f *folder) stillBroken(d doc) bool {
 	if d.id.Name == "" {
 		return false

@@ -14,19 +14,22 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Stdin is the path of the standard input in ReadPaths, and begins the locations of its objects.
+// Stdin is the path that stands for the standard input in ReadPaths and InOrder, and the beginning of the locations of
+// its objects.
 const Stdin = "-"
 
 // Once are the options of ReadPaths.
 type Once struct {
 	Cluster   string                // name of the config cluster
-	Namespace string                // of objects that state none; empty: default
-	Skipped   func(location string) // receives each document that is not an object; may be nil
+	Namespace string                // namespace of namespaced objects that state none; empty: default
+	Skipped   func(location string) // is called for each JSON document that is not an object; may be nil
 }
 
-// ReadPaths reads files, folders and the standard input once, for tools that work offline. It returns all events,
-// Synced last, and the problems of the files. Locations begin with the paths as they are given. A file that is named
-// is read whatever the end of its name. Errors: a path does not exist or cannot be read.
+// ReadPaths reads files, folders with all folders below, and the standard input once, for tools that work offline. It
+// returns a Put for each object and a Broken for each document that cannot be read, then Synced, and the problems of
+// the files. Locations begin with the paths as they are given. A file in paths is read even without the suffix .yaml,
+// .yml or .json. Errors: an element of paths does not exist or cannot be read. A file within a folder that cannot be
+// read is a problem instead.
 func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []object.Problem, error) {
 	r := newReader(o.Cluster, 0)
 	if o.Skipped != nil {
@@ -48,8 +51,9 @@ func ReadPaths(paths []string, stdin io.Reader, o Once) ([]object.Event, []objec
 }
 
 // InOrder reads files, folders with all folders below, and the standard input once, for tools that act on objects one
-// after the other. It returns the objects in the order of the files, also those that are stated twice. Documents that
-// are no objects are skipped. Errors: a path cannot be read, or a document is no valid object; they name the place.
+// after the other. It returns the objects in the order of the files, also objects that are stated twice. JSON documents
+// that are not objects are skipped. Errors: a path, or a file in a folder, cannot be read, or a document is not a valid
+// object. They name the place.
 func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) {
 	for _, path := range paths {
 		read, err := readPath(path, stdin)
@@ -74,7 +78,7 @@ func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) 
 	return all, nil
 }
 
-// placed returns the event of an object that states no namespace with the namespace of the options.
+// placed returns an event with the namespace of the options, if its object states no namespace.
 func (o Once) placed(e object.Event) object.Event {
 	var stated struct {
 		Metadata struct{ Namespace string }
@@ -124,8 +128,9 @@ func readPath(path string, stdin io.Reader) ([]reading, error) {
 	return all, nil
 }
 
-// Document returns a document of a file by its number, which locations have (PATH#2), and the line of the file in which
-// the document begins, from 1. Without such a document it returns nil.
+// Document returns a document of a file by its number (2 in the location PATH#2), and the line of the file in which the
+// document begins, from 1. path decides the format as in Parse; data is the content of the file. The document is a part
+// of data, unless it is JSON. nil and 0: there is no such document.
 func Document(path string, data []byte, number int) (document []byte, line int) {
 	docs := split(path, data)
 	if number < 1 || number > len(docs) {

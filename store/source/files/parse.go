@@ -34,7 +34,7 @@ const (
 // doc is one document of a file: an object, or the known parts of a broken one.
 type doc struct {
 	object   *object.Object
-	id       object.ID // of the object; for a broken one as much as could be read
+	id       object.ID // of the object; of a broken document the fields that could be read
 	location string
 	wrong    string // why the document is broken; empty: it is not
 	foreign  bool   // a JSON document that is certainly not a Kubernetes object
@@ -43,7 +43,7 @@ type doc struct {
 // parse parses all documents of one file. path is relative to the folder; config is the name of the config cluster.
 func parse(config, path string, data []byte) []doc { return parseUnder(config, "", path, data) }
 
-// parseUnder parses as parse does, for a path that begins with the folder base (empty: it is relative to the folder).
+// parseUnder parses like parse. path begins with the folder base; empty base: path is relative to the folder.
 func parseUnder(config, base, path string, data []byte) []doc {
 	from, err := originOf(config, strings.TrimPrefix(strings.TrimPrefix(path, base), "/"))
 	if err != nil {
@@ -347,8 +347,8 @@ var (
 	flowNS   = regexp.MustCompile(`"?metadata"?\s*:\s*\{(?:[^{}]*?,)??\s*"?namespace"?\s*:\s*"?([a-z0-9-]+)`)
 )
 
-// broken returns the doc of a document that cannot be read. It searches the lines for the object's identity, for
-// messages, and to close the workloads of a policy that was never readable.
+// broken returns the doc of a document that cannot be read. It searches the text for the object's identity. Messages
+// need the identity, and so does the ingester: workloads of a policy that was never readable are closed.
 func broken(location string, data []byte, wrong string) doc {
 	d := doc{location: location, wrong: wrong}
 	if len(data) > maxDocument {

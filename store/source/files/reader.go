@@ -14,13 +14,13 @@ type reading struct {
 	path    string
 	base    string // folder that path begins with, whose sub-folders may name clusters; empty: path is relative to it
 	missing bool
-	err     error // the file exists and cannot be read
+	err     error // why the file, which exists, cannot be read
 	data    []byte
 }
 
 // reader decides which readings are accepted. A reading that removes objects, or seems truncated, must be repeated
-// after a grace period, because editors and copying tools remove, truncate and write in turn. It is pure: time is an
-// argument.
+// after a grace period, because editors and copying tools remove, truncate and write in turn. It reads no clock: time
+// is an argument.
 type reader struct {
 	*folder
 	cluster string // name of the config cluster
@@ -42,8 +42,7 @@ func newReader(cluster string, grace time.Duration) *reader {
 	return &reader{folder: newFolder(), cluster: cluster, grace: grace, pending: map[string]*pending{}, skipped: func(string) {}}
 }
 
-// step applies readings that were made together. With trust all of them are accepted, because there are no objects to
-// lose yet.
+// step applies readings that were made together, and returns the events. With trust all readings are accepted at once.
 func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Event {
 	changes := map[string]*file{}
 	yielder := loop.NewYielder()
@@ -65,7 +64,8 @@ func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Ev
 	return r.apply(changes)
 }
 
-// acceptReading returns the new state of a file and whether it is accepted; false keeps the present state.
+// acceptReading returns the state of a file after a reading (nil: the file is gone), and reports whether it is
+// accepted. If not, the present state stays in effect.
 func (r *reader) acceptReading(now time.Time, l reading, trust bool) (*file, bool) {
 	have := r.files[l.path]
 	delete(r.faults, l.path)
@@ -128,8 +128,8 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due returns when the pending paths are read again. They are read together, so that objects that vanish together are
-// removed together, but no later than four grace periods after the first.
+// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are read
+// at once, so that objects that vanish together are removed together, but at most four grace periods after the first.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// signature shows whether a file may have changed, without reading it.
+// signature identifies the state of a file without reading it: a file with an unchanged signature counts as unchanged.
 type signature struct {
 	size, modified int64
 	device, inode  uint64
@@ -22,8 +22,7 @@ type signature struct {
 type tree struct {
 	root  string
 	files map[string]signature // by path relative to root
-	// reason by path, for names of configuration that are neither file nor folder, and for paths that cannot be examined,
-	// such as broken links
+	// irregular has the reason, by path, for paths that cannot be read: neither file nor folder, or a broken link.
 	irregular map[string]error
 	dirs      []string           // folders to watch, including root
 	unknown   map[string]error   // folders (relative; "" is the root) that cannot be listed or are nested too deeply
@@ -33,8 +32,8 @@ type tree struct {
 // maxFolderDepth is the largest depth of folders below the root.
 const maxFolderDepth = 32
 
-// walk lists the .yaml, .yml and .json files below root. It skips hidden names and follows links (a mounted ConfigMap
-// consists of links into ..data).
+// walk lists the .yaml, .yml and .json files below root. It skips hidden names, and follows symbolic links (a mounted
+// ConfigMap consists of links into ..data).
 func walk(root string) *tree {
 	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{},
 		seen: map[[2]uint64]bool{}}
@@ -101,7 +100,7 @@ func linkFault(full string, err error) error {
 	return err
 }
 
-// notRegular returns why a path that is not a file is not read: reading a pipe would wait for a writer.
+// notRegular returns why a path that is not a regular file is not read: reading a pipe would wait for a writer.
 func notRegular(info fs.FileInfo) error {
 	what := "a device"
 	switch {

@@ -51,14 +51,15 @@ func (w *watch) set(dirs []string) {
 	}
 }
 
-// dirty collects the changes of one burst. An endless burst is cut after ten times quiet, and then, until a quiet
-// moment comes, after each twice quiet. So endless edits delay other changes no longer than that.
+// dirty collects the changed paths of one burst. A burst ends after a pause of quiet. A burst without a pause is cut
+// after ten times quiet, and then after each twice quiet until there is a pause. This bounds the delay of other changes
+// by endless edits.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]time.Time // when each was noted first
 	whole       bool                 // folders or links changed: walk everything
 	first, last time.Time
-	cut         time.Time // when the previous burst was cut and emitted; zero: it had ended
+	cut         time.Time // time at which the previous burst was cut and emitted; zero: it ended with a pause
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]time.Time{}} }
@@ -113,7 +114,7 @@ func (d *dirty) touch(now time.Time) {
 	d.last = now
 }
 
-// due returns when the burst ends or is cut; false without a burst.
+// due returns the time at which the burst ends or is cut; false: there is no burst.
 func (d *dirty) due() (time.Time, bool) {
 	if d.first.IsZero() {
 		return time.Time{}, false
@@ -122,7 +123,7 @@ func (d *dirty) due() (time.Time, bool) {
 	return due, true
 }
 
-// goesOn reports whether the last burst was cut, and changes have not paused since.
+// goesOn reports whether the previous burst was cut, and there has been no pause since.
 func (d *dirty) goesOn() bool { return !d.cut.IsZero() && !d.first.IsZero() }
 
 func (d *dirty) end() (at time.Time, cut bool) {
@@ -138,8 +139,7 @@ func (d *dirty) end() (at time.Time, cut bool) {
 }
 
 const (
-	// most bounds the files that are read at once of a burst without end. Others become dirty meanwhile, and wait for
-	// them.
+	// most bounds the files that are read at once during changes without a pause, since other changes wait meanwhile.
 	most = 16
 	// mostBytes bounds the contents of the files that are parsed at once: a tenth of a second of processor time.
 	mostBytes = 1 << 20
@@ -242,8 +242,8 @@ func inTurn(paths []string) []string {
 	return ordered
 }
 
-// done is called after the burst of take was read and emitted. Changes during that time are noted afterwards, so that
-// time does not count as a quiet moment.
+// done is called after the burst of take was read and emitted. Changes during that time are noted only afterwards, so
+// that time does not count as a pause.
 func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {
 		d.cut = now

@@ -25,16 +25,16 @@ const (
 	requestBurst = 160
 )
 
-// clients has the clients of one API server: typed ones in protobuf for built-in kinds, a dynamic one in JSON for
-// others.
+// clients contains the clients of one API server: typed clients, which use protobuf, for built-in kinds, and a dynamic
+// client, which uses JSON, for other kinds.
 type clients struct {
 	typed   map[schema.GroupVersion]rest.Interface
 	dynamic dynamic.Interface
 }
 
-// connect returns clients of an API server; no request is sent. A nil config stands for the kubeconfig at the given
-// path, or, if that is empty too, for the service account of this process's Pod. The clients follow no redirections.
-// connect fails if the kubeconfig or the service account cannot be loaded.
+// connect returns clients of an API server. It sends no request. If config is nil, it uses the kubeconfig at the given
+// path, or, if the path is empty, the service account of this process's Pod. The clients follow no redirects. Errors:
+// the kubeconfig or the service account cannot be loaded.
 func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 	var err error
 	if config == nil {

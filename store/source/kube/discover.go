@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// served requests the kinds of Istio and of the Gateway API that the API server serves; of another cluster only
-// WorkloadEntry. It fails if the server is not ready, since a starting server may not know all kinds yet.
+// served returns the kinds of Istio and of the Gateway API that the API server serves; for another cluster only
+// WorkloadEntry. It returns an error while the server is not ready, because a starting server may not know all kinds.
 func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
@@ -49,7 +49,8 @@ func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kin
 	found := map[kindID]kind{}
 	for _, v := range s.resources(ctx, groups) {
 		if v.err != nil && known[v.group] == nil {
-			// An unavailable API server of a group that is only reported, for instance an aggregated one, delays nothing.
+			// An unavailable API server of a group that is only reported, for instance an aggregated one, delays
+			// nothing.
 			continue
 		}
 		if v.err != nil {
@@ -192,7 +193,7 @@ func (s *Source) dropKinds() {
 	}
 }
 
-// brief formats an error as one line of at most 300 characters.
+// brief returns the cause of an error as one line of at most 300 characters.
 func brief(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = listwatch.ErrNoAnswer

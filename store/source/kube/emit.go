@@ -57,7 +57,7 @@ func (s *Source) wake() {
 	}
 }
 
-// synced schedules the Synced event once every served kind was listed in full. The caller has the lock.
+// synced schedules the Synced event if every kind that must be listed was listed in full. The caller has the lock.
 func (s *Source) synced() {
 	if s.complete || !s.discover || !s.allListed() {
 		return
@@ -66,9 +66,9 @@ func (s *Source) synced() {
 	s.wake()
 }
 
-// takeEvents removes and returns the events to emit, as parts that are emitted one by one. Until Synced everything is
-// one part. Afterwards there is one part for each namespace, since Kubernetes has no changes of several objects at
-// once, and a busy namespace must not delay the others.
+// takeEvents removes and returns the events to emit, as parts that are emitted one after the other. Until Synced all
+// events are one part. Afterwards there is one part for each namespace, so that a busy namespace does not delay others.
+// This is possible because Kubernetes has no atomic changes of several objects.
 func (s *Source) takeEvents(at time.Time) (parts [][]object.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +95,14 @@ func (s *Source) takeEvents(at time.Time) (parts [][]object.Event) {
 	return [][]object.Event{events}
 }
 
-// syncedWith returns a Synced event for the given kinds, and records them. The caller has the lock.
+// syncedWith returns a Synced event for the given kinds, and records the kinds. The caller has the lock.
 func (s *Source) syncedWith(kinds []object.ID) object.Event {
 	s.listing = kinds
 	return object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}, Kinds: kinds}
 }
 
-// listedKinds returns the served kinds that were listed in full, sorted. Referenced objects are excluded, since they
-// are listed one by one. The caller has the lock.
+// listedKinds returns the served kinds that were listed in full, sorted. The kinds of referenced objects are excluded,
+// because only single objects of them are listed. The caller has the lock.
 func (s *Source) listedKinds() []object.ID {
 	kinds := []object.ID{}
 	for f := range s.followers() {
@@ -175,8 +175,9 @@ func (s *Source) of(id object.ID) *follower {
 	return s.kinds[kindID{id.Group, id.Kind, id.Namespace + "/" + id.Name}]
 }
 
-// Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message. The
-// objects that were read before remain in effect. It is safe for concurrent use.
+// Problems returns the reasons for which parts of the cluster cannot be read now, sorted by object and message; nil if
+// all is read. The objects that were read before remain in effect. The caller owns the slice. It is safe for concurrent
+// use.
 func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// follower reads one kind: it is the store into which client-go's Reflector puts the objects that it lists and watches.
+// follower lists and watches one kind, with a Reflector of client-go, and stores the objects.
 type follower struct {
 	source *Source
 	listed chan struct{} // closed after the first complete list
@@ -35,12 +35,12 @@ type follower struct {
 	whole    bool            // the kind was listed in full at least once
 	gone     bool            // the kind is no longer served
 	missed   int             // number of consecutive discoveries without the kind
-	wrong    string          // why the kind cannot be read now; empty: it can
-	refused  int             // number of consecutive lists refused for want of a right, of an optional kind
-	broken   bool            // the kind is one referenced object, which was reported as unreadable
+	wrong    string          // reason for which the kind cannot be read now; empty: it can be read
+	refused  int             // number of consecutive lists of an optional kind that the API server forbade
+	broken   bool            // the kind is one referenced object, for which a Broken event was emitted
 	tooMuch  bool            // the last list was refused because a limit was exceeded
-	listing  amount          // of the list in progress
-	left     map[name]string // objects that are left out, with the reason
+	listing  amount          // size of the list in progress
+	left     map[name]string // objects that are left out because of a limit, with the reason
 	leftMore int             // number of left-out objects beyond maxLeft
 	newest   uint64          // largest resource version received
 	older    int             // number of consecutive lists older than newest
@@ -58,8 +58,8 @@ func (s *Source) newFollower(k kind) *follower {
 	return f
 }
 
-// backoff is the schedule of pauses after failed requests. Its cap lets an API server that returns be read within
-// seconds.
+// backoff is the schedule of pauses after failed requests. Its cap is low, so that an API server is read within seconds
+// after it becomes available again.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 6, Cap: 5 * time.Second}
 
 // run lists and watches the kind until ctx ends. It lists again every Config.Compare and on each listAgain, to find
@@ -86,8 +86,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// session runs one list and the watches that follow it, until the next list is due. It returns true if an error or
-// status 410 ended it earlier.
+// session runs one list and the watches after it, until the next list is due. It returns true if an error or status 410
+// ended the session earlier.
 func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(float64(f.source.Compare)*(0.9+0.2*rand.Float64())))
 	var watching sync.WaitGroup
@@ -109,12 +109,12 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 	return ctx.Err() == nil
 }
 
-// refusals is the number of consecutive lists that must be refused for want of a right before the kind counts as
+// refusals is the number of consecutive lists that the API server must forbid before an optional kind counts as
 // forbidden. An API server that has just started may refuse requests until it has read its own role bindings.
 const refusals = 3
 
-// refuse counts a list that was refused for want of a right, of an optional kind. After refusals of them the cluster
-// counts as complete without the kind.
+// refuse counts a list of an optional kind that the API server forbade. After refusals such lists the cluster counts as
+// complete without the kind.
 func (f *follower) refuse() {
 	s := f.source
 	s.mu.Lock()
@@ -134,15 +134,15 @@ func (f *follower) endsBy(err error) {
 	f.tooMuch, f.listing = isTooMuch(err), amount{}
 }
 
-// waits reports whether the next request should wait for Config.pause: an optional kind is forbidden, or a limit is
-// exceeded. After that pause a right that was granted, or room, is detected.
+// waits reports whether the next request should wait for Config.pause, because a prompt retry is useless: an optional
+// kind is forbidden, or a limit is exceeded.
 func (f *follower) waits() bool {
 	f.source.mu.Lock()
 	defer f.source.mu.Unlock()
 	return f.refused >= refusals || f.tooMuch
 }
 
-// now returns the kind in the version to read.
+// now returns the kind, with the version to read.
 func (f *follower) now() kind {
 	f.source.mu.Lock()
 	defer f.source.mu.Unlock()
@@ -170,7 +170,8 @@ func (f *follower) fails(err error) { f.setWrong(brief(err), apierrors.IsForbidd
 // works records that the kind can be read. The log has one line when no kind fails any more.
 func (f *follower) works() { f.setWrong("", false) }
 
-// setWrong records the reason for which the kind cannot be read (empty: it can), and whether that is a missing right.
+// setWrong records the reason for which the kind cannot be read; empty: it can be read. forbidden reports that the
+// reason is a missing right.
 func (f *follower) setWrong(wrong string, forbidden bool) {
 	s := f.source
 	s.mu.Lock()
@@ -189,8 +190,9 @@ func (f *follower) setWrong(wrong string, forbidden bool) {
 	}
 }
 
-// unreadable emits a Broken event for a referenced object that cannot be read, and completes it: its stored record is
-// retained, and the missing right for one object delays nothing else. The caller has the lock.
+// unreadable emits a Broken event if the kind is one referenced object that cannot be read, so that its stored record
+// is retained. It then counts as listed, so that a missing right for one object does not delay Synced. The caller has
+// the lock.
 func (f *follower) unreadable() {
 	if f.wrong == "" || f.complete || !f.kind.referenced {
 		return
@@ -237,8 +239,8 @@ func (f *follower) put(o any) bool {
 	return f.set(l.name, l.object)
 }
 
-// labelsOf returns the labels of an object as a shared map: the one of its previous state, or of another object with
-// equal labels. The caller has the lock.
+// labelsOf returns a map equal to labels that is shared, to save memory: that of the object's previous state, or that
+// of another object. The caller has the lock.
 func (f *follower) labelsOf(n name, labels map[string]string) map[string]string {
 	if before := f.table.all[n].now; before != nil && maps.Equal(before.Labels, labels) {
 		return before.Labels
@@ -269,8 +271,8 @@ func (f *follower) id(n name) object.ID {
 	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
 }
 
-// replace applies a complete list, and returns the number of objects that changed. why is the reason for which objects
-// that the list lacks are gone. The caller has the lock.
+// replace applies a complete list, and returns the number of objects that changed. Objects that are missing in the list
+// are deleted, with the reason why. The caller has the lock.
 func (f *follower) replace(list []any, why object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {

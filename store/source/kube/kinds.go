@@ -22,9 +22,9 @@ type kind struct {
 	expected             runtime.Object // an empty object of the Go type
 	namespace            string         // the only namespace that is read; empty: all
 	name                 string         // the only object of namespace that is read; empty: all
-	labels               string         // label selector of the objects that are read
-	nameOnly             bool           // records need no more than the existence of the object
-	referenced           bool           // the one object is read because others refer to it
+	labels               string         // label selector of the objects that are read; empty: all
+	nameOnly             bool           // only the metadata of the objects is read, to report that they have no effect
+	referenced           bool           // a kind of one object, which is read because other objects refer to it
 }
 
 // kindID identifies a kind without its version.
@@ -91,7 +91,7 @@ func (s *Source) builtIn() []kind {
 	return all
 }
 
-// need classifies kinds by their effect on the reading of a cluster.
+// need classifies kinds by their effect on the completeness of a cluster (event Synced).
 type need int
 
 const (
@@ -103,13 +103,13 @@ const (
 // need classifies a kind.
 //
 // The token in a remote cluster's Secret usually belongs to Istio's reader account (chart istiod-remote,
-// istio-reader-clusterrole). That account may read Services, EndpointSlices, Pods, Nodes and Namespaces, and may not
-// read ServiceAccounts and bindings. Without the latter all endpoints are known, and the right to private keys is
-// verified with the API server itself. The account may read WorkloadEntries too; they are optional so that a narrower
-// role still serves for the other kinds.
+// istio-reader-clusterrole). That account may read Services, EndpointSlices, Pods, Nodes and Namespaces, but not
+// ServiceAccounts and role bindings. Without these two kinds all endpoints are known, and the right to private keys is
+// verified by a request to the API server. The account may also read WorkloadEntries. They are optional, so that the
+// other kinds can be read with a narrower role.
 //
-// Kinds whose objects are only reported are needed of no cluster, since the documented rights do not cover them. An
-// example is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
+// Kinds whose objects are only reported are never needed, because the documented rights do not cover them. An example
+// is IstioOperator (install.istio.io), whose definition remains after istioctl and older charts.
 func (s *Source) need(k kind) need {
 	switch {
 	case k.nameOnly:
@@ -123,8 +123,8 @@ func (s *Source) need(k kind) need {
 // workloadEntries is the only kind of Istio that is read from clusters beside the config cluster.
 var workloadEntries = kindID{group: "networking.istio.io", kind: "WorkloadEntry"}
 
-// known lists the versions of each group that become records, the best first. normal has the same list, and a test
-// compares the two. Of other groups only the names of objects are read, for reports (see wanted).
+// known lists, for each group whose objects become records, the versions that can be read, the best first. store/normal
+// has the same list, and a test compares both. Of other groups only the metadata of objects is read, for reports.
 var known = map[string][]string{
 	"networking.istio.io": {"v1", "v1beta1", "v1alpha3"},
 	"security.istio.io":   {"v1", "v1beta1"},
@@ -132,14 +132,14 @@ var known = map[string][]string{
 	"extensions.istio.io": {"v1alpha1"},
 }
 
-// wanted reports whether kinds of a group are discovered. True for groups with records, groups of Istio, and the
-// Gateway API.
+// wanted reports whether kinds of a group are discovered: groups with records, other groups of Istio, and the Gateway
+// API.
 func wanted(group string) bool {
 	return known[group] != nil || strings.HasSuffix(group, ".istio.io") || group == object.GatewayAPI
 }
 
-// best returns the version of a group to read, out of the served ones (the preferred one first); empty: none can be
-// read.
+// best returns the version of a group to read, out of the served versions (the preferred one first). It returns "" if
+// no version can be read.
 func best(group string, served []string) string {
 	for _, v := range known[group] {
 		if slices.Contains(served, v) {

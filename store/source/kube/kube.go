@@ -1,9 +1,11 @@
-// Package kube is the source that reads the API objects of one Kubernetes cluster, by lists and watches.
+// Package kube is the source that reads the API objects of one Kubernetes cluster, by lists and watches. It emits them
+// as events for the ingester, which converts objects to records. The config cluster is the cluster whose Istio objects
+// are read; other clusters only contribute endpoints.
 //
 // Owns: the lists and watches, the last emitted state of each object.
 // Reads: store/object, store/origin, the API server.
-// Never: writes to the API server; decodes specs, which normal does, beyond dropping fields that no record needs;
-// treats a partial list as complete.
+// Never: writes to the API server; interprets specs, which store/normal does, except to drop fields that no record
+// needs; treats a partial list as complete.
 package kube
 
 import (
@@ -22,37 +24,38 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Config is the argument of New. Zero durations stand for the defaults.
+// Config contains the settings of a Source. Zero durations mean the defaults.
 type Config struct {
 	Kubeconfig string       // path; empty: the service account of this process's Pod
 	API        *rest.Config // replaces Kubeconfig; nil: Kubeconfig is used
 	// name of the cluster in origins; empty: the config cluster. Of other clusters, neither the mesh configuration nor
-	// Istio's kinds are read, except WorkloadEntries if enabled
+	// Istio's kinds are read, except WorkloadEntries if the field WorkloadEntries is set
 	Cluster         string
 	WorkloadEntries bool   // also read WorkloadEntries of another cluster (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
 	SystemNamespace string // namespace of the mesh configuration; default istio-system
-	// revision of Istio whose objects are read (label istio.io/rev). Its mesh configuration is ConfigMap istio-<Revision>,
-	// or istio for the default revision "default"
+	// revision of Istio whose objects are read (label istio.io/rev). Its mesh configuration is ConfigMap
+	// istio-<Revision>, or istio for the default revision "default"
 	Revision   string
 	SharedMesh string // a second ConfigMap, for fields that the first does not set (SHARED_MESH_CONFIG); empty: none
 	Namespace  string // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
-	// kinds to leave out, and exceptions from that, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES,
-	// PILOT_INCLUDE_RESOURCES)
+	// Ignore has patterns (path.Match) for kinds of Istio and the Gateway API that are not read, in the form
+	// RESOURCE.GROUP. Kinds that match Include are read nevertheless. (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
 	Ignore, Include []string
 	Limits          Limits // bounds of the memory for this cluster
 	Turns           *Turns // bounds concurrent first lists of several clusters; nil: no bound
 
 	Quiet time.Duration // changes are collected for this time before they are emitted; default 10 ms
-	// deletions of configuration are collected for this time. Then the API server is queried for the definitions of their
-	// kinds. Default 250 ms; negative: deletions are emitted without the query
+	// deletions of configuration are collected for this time before the API server is queried whether the definitions
+	// of their kinds (CustomResourceDefinitions) still exist. Default 250 ms; negative: no query
 	Grace    time.Duration
 	Compare  time.Duration // interval of repeated lists that find missed changes; default 10 min
 	Silence  time.Duration // a watch without any event or bookmark (one a minute) for this time is reopened; default 3 min
 	Answer   time.Duration // timeout of a list and of the start of a watch; default 1 min
 	Discover time.Duration // interval of discovery of served kinds; default 10 s, of another cluster 1 min
-	Log      *slog.Logger
-	// Settle blocks until the ingester has processed the events emitted before, and Refer was called with the Secrets that
-	// these objects refer to. nil: no Secrets are read. The error is that of the context.
+	Log      *slog.Logger  // nil: nothing is logged
+	// Settle must block until the ingester has processed the events emitted before, and has called Refer with the
+	// Secrets that their objects refer to. It must return the context's error when the context ends, else nil. nil: no
+	// Secrets are read.
 	Settle func(context.Context) error
 
 	lose  func(watch.Event) bool // for tests: true drops an event
@@ -69,7 +72,8 @@ type Stats struct {
 	Events   uint64 // events emitted
 }
 
-// Source reads one cluster. Its exported methods are safe for concurrent use, except as Check states.
+// Source reads one cluster. Make it with New. Its exported methods are safe for concurrent use, but only one Run at a
+// time, and Check only without Run.
 type Source struct {
 	Config
 	origin   origin.Origin
@@ -84,7 +88,7 @@ type Source struct {
 	kinds         map[kindID]*follower
 	selection     selection
 	meshes        Meshes
-	touched       map[object.ID]bool       // objects to emit, or to compare with their emitted state; true: marked since the last emission
+	touched       map[object.ID]bool       // objects whose state may differ from the emitted one; true: marked since the last emission
 	leaving       leaving                  // deletions among touched that wait for confirmation
 	lost          map[object.ID]object.Why // reason of each deletion that waits for its emission
 	decided       []object.Event           // events to emit unchanged
@@ -92,7 +96,7 @@ type Source struct {
 	beyond        []object.Reference       // referenced Secrets that are not read, because there are too many
 	discover      bool                     // the served kinds were discovered: kinds is complete
 	hidden        bool                     // the API server of another cluster forbids discovery of WorkloadEntry
-	wrong         string                   // why discovery failed; empty: it did not
+	wrong         string                   // reason for which the last discovery failed; empty: it succeeded
 	settled       bool                     // the referenced Secrets are followed, or no Secrets are to be read
 	complete      bool                     // everything was listed in full
 	emittedSynced bool                     // Synced was emitted, or is about to be
@@ -102,8 +106,8 @@ type Source struct {
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
-// New returns a Source; no request is sent before Run. It fails if the kubeconfig cannot be loaded, the cluster's name
-// is invalid, or a pattern of Ignore or Include is invalid; the error names the value.
+// New returns a Source. It sends no request: Run does. Errors: the kubeconfig cannot be loaded, or the cluster's name
+// or a pattern of Ignore or Include is invalid. They name the value.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {
@@ -163,7 +167,7 @@ func (s *Source) end() {
 // Origin returns the origin of all objects and events of this source.
 func (s *Source) Origin() origin.Origin { return s.origin }
 
-// Stats returns the counters so far.
+// Stats returns the counters since New.
 func (s *Source) Stats() Stats {
 	return Stats{Lists: s.lists.Load(), Watches: s.watches.Load(), Silent: s.silent.Load(),
 		Repaired: s.repaired.Load(), Stale: s.stale.Load(), Events: s.events.Load()}
@@ -178,9 +182,9 @@ func (s *Source) meshName() string {
 }
 
 // Run emits all objects of the cluster, then a Synced event, then all changes. It returns only after ctx ends, with the
-// error of ctx. emit is called from one goroutine. One call has events that belong together: before Synced any objects,
-// afterwards the changes in one namespace. Run may be called again after it has returned; it then emits everything
-// again.
+// error of ctx. emit is called from one goroutine, and Run waits for its return. Each call of emit passes events that
+// belong together: before Synced any objects, afterwards the changes in one namespace. Failures of the API server are
+// retried, and reported by Problems. Run may be called again after it has returned; it then emits everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -319,7 +323,7 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	}
 }
 
-// awaitList blocks until the first complete list of a kind; false: ctx ended before.
+// awaitList blocks until the first complete list of a kind. It returns false if ctx ends before.
 func (s *Source) awaitList(ctx context.Context, k kind) bool {
 	s.mu.Lock()
 	f := s.kinds[k.id()]

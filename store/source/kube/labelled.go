@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// Secrets follows the Secrets of one namespace that match a label selector. They never become objects of the
-// configuration.
+// Secrets lists and watches the Secrets of one namespace that match a label selector. These Secrets are not emitted as
+// objects. Make it with NewSecrets.
 type Secrets struct {
 	clients         *clients
 	namespace, with string // with is the label selector
@@ -31,10 +31,12 @@ type Secrets struct {
 	listed bool                      // all is a complete list; used by the goroutine of Run alone
 }
 
-// NewSecrets returns a Secrets; no request is sent before Run. It fails if the kubeconfig cannot be loaded. notify is
-// called with the complete list of Secrets after the first list and after each change. failed is called with the reason
-// for which the Secrets cannot be read; an empty reason means that they can. Run calls both functions, and waits for
-// them.
+// NewSecrets returns a Secrets. It sends no request: Run does. label is the label selector. The error means that the
+// kubeconfig cannot be loaded; its empty path means the service account of this process's Pod.
+//
+// Run calls notify with all Secrets, in no order, after the first list and after each change. The Secrets are
+// read-only, the slice belongs to notify. When a request fails, Run calls failed with the reason; forbidden reports a
+// missing right. When a watch begins, Run calls failed with "": the Secrets can be read. Run waits for both functions.
 func NewSecrets(
 	kubeconfig, namespace, label string, notify func([]*corev1.Secret), failed func(wrong string, forbidden bool),
 ) (*Secrets, error) {
@@ -48,8 +50,8 @@ func NewSecrets(
 // relist is the interval after which the Secrets are listed again, whether or not their watch works.
 const relist = 10 * time.Minute
 
-// Run follows the Secrets until ctx ends, and returns the error of ctx. It may be called again after it has returned;
-// it then lists the Secrets again.
+// Run lists and watches the Secrets until ctx ends, and returns the error of ctx. Failed requests are retried. It may
+// be called again after it has returned; it then lists the Secrets again.
 func (s *Secrets) Run(ctx context.Context) error {
 	s.all, s.listed = map[string]*corev1.Secret{}, false
 	ctx = klog.NewContext(ctx, klog.Logger{}) // suppresses client-go's log: errors go to s.failed
@@ -89,7 +91,7 @@ func (s *Secrets) change(update func()) error {
 	return nil
 }
 
-// labelled is the store of the Reflector: it applies its calls to a Secrets.
+// labelled is the store of the Reflector. It applies the Reflector's calls to a Secrets.
 type labelled struct{ s *Secrets }
 
 var _ cache.ReflectorStore = labelled{}

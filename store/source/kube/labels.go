@@ -7,15 +7,15 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// labelSets shares maps of equal labels among objects of one kind. It is a direct-mapped cache of 64 maps. Lists come
-// sorted by name, so Pods of one workload, which have equal labels, come one after the other. The fixed size bounds the
-// memory against many different labels; an evicted map lives as long as its objects. The zero value is ready for use.
+// labelSets shares maps of equal labels among objects of one kind. It is a direct-mapped cache of 64 maps. Lists are
+// sorted by name, so Pods of one workload, which have equal labels, are adjacent. The fixed size bounds the memory if
+// there are many different labels. An evicted map lives as long as its objects. The zero value is ready for use.
 type labelSets [64]map[string]string
 
 var labelSeed = maphash.MakeSeed()
 
-// of returns a map equal to labels: the cached one, or else a new one with interned strings, which it caches. nil: no
-// labels.
+// of returns a map equal to labels from the cache, or else a copy with interned strings, which it caches. It returns
+// nil for no labels.
 func (s *labelSets) of(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return nil

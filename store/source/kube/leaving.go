@@ -10,9 +10,9 @@ import (
 )
 
 // leaving contains deletions of configuration that wait for a confirmation. When a CustomResourceDefinition is deleted,
-// the API server deletes its objects, and reports each as an ordinary deletion. Therefore, once no further deletion
-// arrives for Config.Grace, the API server is queried: does the kind of each object still have a definition that is not
-// being deleted?
+// the API server deletes its objects, and reports each as an ordinary deletion. To distinguish these deletions, the API
+// server is queried once no further deletion has arrived for Config.Grace: does the kind of each object still have a
+// definition that is not being deleted?
 type leaving struct {
 	first, last time.Time   // times of the first and the last deletion that was collected
 	ripe        []object.ID // deletions to confirm by the next query
@@ -22,8 +22,8 @@ type leaving struct {
 // graces bounds the time of collection, as a multiple of Config.Grace, while further deletions keep arriving.
 const graces = 4
 
-// gather updates the times of collection. waiting has all deletions that wait, and fresh is the number of new ones.
-// Once the collection is over, ripe has the deletions to confirm.
+// gather updates the times of collection. waiting are all deletions that wait, and fresh is the number of deletions
+// that were marked since the last call. When the collection is over, it sets ripe.
 func (l *leaving) gather(at time.Time, waiting []object.ID, fresh int, grace time.Duration) {
 	if l.ripe = nil; len(waiting) == 0 || l.asking {
 		l.first, l.last = time.Time{}, time.Time{}

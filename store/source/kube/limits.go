@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Limits bounds the memory for the objects of one cluster, whatever its API server returns. Zero means the default.
+// Limits bounds the memory for the objects of one cluster, whatever its API server returns. A field that is zero has
+// its default.
 type Limits struct {
 	// largest object, in bytes after strip; default 3 MiB, the limit of an API server (--max-request-bytes)
 	Object int
@@ -28,8 +29,8 @@ type Limits struct {
 // objectCost is the memory of an object beyond its text, in bytes.
 const objectCost = 1 << 10
 
-// maxLeft is the largest number of objects of a kind that are left out one by one. Above it the complete list is
-// refused.
+// maxLeft is the maximum number of objects of a kind that are left out one by one. If a list has more objects above
+// Limits.Object, the complete list is refused.
 const maxLeft = 1000
 
 // orDefault returns the limits with the defaults for a cluster (empty: the config cluster).
@@ -44,7 +45,7 @@ func (l Limits) orDefault(cluster string) Limits {
 // errTooMuch is the reason for which a list is refused as a whole.
 type errTooMuch string
 
-// Error implements error.
+// Error returns the reason.
 func (e errTooMuch) Error() string { return string(e) }
 
 // isTooMuch reports whether an error contains an errTooMuch.
@@ -119,8 +120,8 @@ func (f *follower) leaveOut(n name, why string) {
 	}
 }
 
-// tooManyLeft returns errTooMuch if more than maxLeft objects of a list exceed Limits.Object. The list is then refused
-// as a whole, since objects without an event would count as deleted. The caller has the lock.
+// tooManyLeft returns errTooMuch if more than maxLeft objects of a list exceed Limits.Object. The caller then refuses
+// the list, because objects without an event would count as deleted. The caller has the lock.
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
 	for _, o := range list {
@@ -134,8 +135,8 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// readmit ends the exclusion of an object, and emits its state again. same reports whether that state equals the
-// emitted one. The caller has the lock.
+// readmit ends the exclusion of an object, and emits its state again, because the Broken event has replaced that state.
+// same reports that the object's state did not change. The caller has the lock.
 func (f *follower) readmit(n name, same bool) {
 	if _, was := f.left[n]; !was {
 		return
@@ -160,8 +161,8 @@ func (f *follower) readmitAbsent(there map[name]bool) {
 	}
 }
 
-// leftOut reports each object that is left out; those after the first hundred of a kind as one number. The caller has
-// the lock.
+// leftOut calls report for each object of the kind that is left out, up to 100, and once with the number of further
+// objects. The caller has the lock.
 func (f *follower) leftOut(report func(id object.ID, code problem.Code, message string)) {
 	const shown = 100
 	names := make([]name, 0, len(f.left))

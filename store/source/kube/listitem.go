@@ -9,7 +9,7 @@ import (
 )
 
 // listItem is one object of a list that is not complete yet, in the form in which it is emitted. Decoded objects would
-// need several times the memory: while many clusters are listed at once, most of the leader's memory.
+// need several times the memory.
 type listItem struct {
 	name   name
 	size   int // in bytes; see weight
@@ -18,7 +18,8 @@ type listItem struct {
 	wrong  error          // reason for which the object cannot be converted
 }
 
-// itemOf returns the item of an object of a list: the one that Transformer made, or else a new one without object.
+// itemOf returns the item of an object of a list: the item that Transformer made, or for a decoded object an item
+// without object.
 func itemOf(o any) listItem {
 	if l, is := o.(*listItem); is {
 		return *l
@@ -29,9 +30,9 @@ func itemOf(o any) listItem {
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore: the function converts each object of a list to a listItem as it
-// arrives. An unchanged object is replaced by its previous state. Namespaces and kinds of one object are not
-// transformed.
+// Transformer implements cache.TransformingStore. The returned function converts each object of a list to a *listItem
+// as it arrives; an unchanged object is replaced by its previous state. It returns nil for Namespaces and for kinds of
+// one object, which stay decoded.
 func (st store) Transformer() cache.TransformFunc {
 	if st.kind.kind == namespaces.kind || st.kind.name != "" {
 		return nil

@@ -9,16 +9,18 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// Meshes has the two ConfigMaps of the mesh configuration: that of this revision, and one that several revisions share
-// (SHARED_MESH_CONFIG). The shared one applies to fields that the first does not set.
+// Meshes contains the two ConfigMaps of the mesh configuration: Own belongs to this revision, and several revisions may
+// share Shared (SHARED_MESH_CONFIG). Fields that Own does not set are those of Shared. It is not safe for concurrent
+// use.
 type Meshes struct {
-	Own, Shared *corev1.ConfigMap // nil: it does not exist
-	Wrong       string            // why the newest Shared cannot be used; empty: it can
+	Own, Shared *corev1.ConfigMap // nil: the ConfigMap does not exist
+	Wrong       string            // set by Merged: the reason for which Shared cannot be used; empty: it can be used
 	good        string            // the last valid data.mesh of Shared
 }
 
-// Merged returns both ConfigMaps merged, under the given namespace and name; nil: neither exists. While Shared is
-// invalid, Wrong has the reason, and the last valid value is used.
+// Merged returns the merged ConfigMap; nil: neither Own nor Shared exists. Without Own the result has the given
+// namespace and name. Without Shared the result is Own itself, which the caller must not change. While Shared is
+// invalid, Wrong has the reason, and the last valid value of Shared is used.
 func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	if m.Shared == nil {
 		m.good, m.Wrong = "", ""
@@ -37,8 +39,8 @@ func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
 	}
 	m.good = shared
 	text, err := normal.MergeMesh(shared, own.Data["mesh"])
-	if err != nil { // normal reports the problem of the ConfigMap
-		return own // whose problem is reported by who reads it
+	if err != nil {
+		return own // invalid: store/normal reports its problem
 	}
 	own.Data = maps.Clone(own.Data)
 	if own.Data == nil {
@@ -56,7 +58,7 @@ func (s *Source) sharedMesh() string {
 	return s.SharedMesh
 }
 
-// putMesh applies the present state of one of the ConfigMaps (nil: deleted), and reports whether the merged one
+// putMesh applies the present state of one of both ConfigMaps (nil: deleted), and reports whether the merged ConfigMap
 // changed. The caller has the lock.
 func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s := f.source
@@ -69,7 +71,8 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	n := name{s.SystemNamespace, s.meshName()}
 	merged := s.meshes.Merged(n.namespace, n.name)
 	if merged == nil {
-		// after that the last discoverySelectors remain in effect, as does the last mesh configuration (store/ingest)
+		// once the selection is ready, the last discoverySelectors stay in effect, as the last mesh configuration does
+		// (store/ingest)
 		if !s.selection.ready {
 			s.selectBy("")
 		}

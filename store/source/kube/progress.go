@@ -21,10 +21,10 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.at[kind] = at
 }
 
-// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces have been emitted, as far
-// as the watches delivered them. The zero time means that the first lists are not complete. ServiceAccounts are not
-// considered where another cluster forbids listing them. everywhere reports whether all namespaces are read. It is safe
-// for concurrent use.
+// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces were read and emitted. It
+// is the oldest of the times at which the watches of these kinds last delivered an event or a bookmark. The zero time
+// means that the first lists are not complete. ServiceAccounts do not count if the API server forbids listing them
+// (Accounts). everywhere reports whether all namespaces are read. ReadUntil is safe for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -57,8 +57,8 @@ func (s *Source) Runs() bool {
 	return !s.began.IsZero()
 }
 
-// Age returns the time since ReadUntil, or since the start of Run if the first lists are not complete. It is 0 while
-// Run is not running.
+// Age returns the time from ReadUntil to now, or from the start of Run if the first lists are not complete. It is 0
+// while Run is not running. It is safe for concurrent use.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()
 	since := s.began
@@ -72,7 +72,8 @@ func (s *Source) Age(now time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-// Accounts reports whether ServiceAccounts may be read, so that ReadUntil covers them.
+// Accounts reports whether ReadUntil covers ServiceAccounts. It is false if the API server forbids listing them. It is
+// safe for concurrent use.
 func (s *Source) Accounts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

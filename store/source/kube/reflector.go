@@ -18,7 +18,7 @@ type store struct {
 
 var _ cache.ReflectorStore = store{}
 
-// Add implements cache.ReflectorStore.
+// Add implements cache.ReflectorStore, as Update does.
 func (st store) Add(o any) error { return st.Update(o) }
 
 // Update implements cache.ReflectorStore: it applies the present state of an object.
@@ -51,8 +51,8 @@ func (st store) Delete(o any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it applies a complete list. It refuses a list that is older than the
-// received objects (errStale), and one with too many objects that exceed a limit (errTooMuch).
+// Replace implements cache.ReflectorStore: it applies a complete list. Errors, after which nothing is applied: errStale
+// if the list is older than the received objects, errTooMuch if too many objects exceed a limit.
 func (st store) Replace(list []any, version string) error {
 	f, s := st.f, st.f.source
 	s.mu.Lock()
@@ -84,12 +84,13 @@ func (st store) Replace(list []any, version string) error {
 	return nil
 }
 
-// errStale is the reason to refuse a list: API servers behind a load balancer, and caches, may be behind one another.
+// errStale is the error for a list that is older than received objects. API servers behind a load balancer, and caches,
+// may have different states.
 var errStale = errors.New("the list is older than what was seen before")
 
-// staleLists is the number of consecutive outdated lists that are refused, which takes more than a minute. After that
-// the cluster counts as restored from a backup. The objects that such a list lacks have the reason object.Rewound, not
-// object.Deleted.
+// staleLists is the number of consecutive outdated lists that are refused, which takes more than a minute. After these
+// the cluster counts as restored from a backup. Objects that are missing in the next list are deleted with the reason
+// object.Rewound instead of object.Deleted.
 const staleLists = 20
 
 // noteVersion updates the largest received resource version. Resource versions of one kind are comparable as numbers
@@ -100,8 +101,8 @@ func (f *follower) noteVersion(version string) {
 	}
 }
 
-// stale returns the reason for which objects missing in a list of this version are gone, or errStale if the list is to
-// be refused. The caller has the lock.
+// stale returns the reason with which objects that are missing in a list of this version are deleted, or errStale if
+// the list must be refused. The caller has the lock.
 func (f *follower) stale(version string) (object.Why, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	switch f.older++; {

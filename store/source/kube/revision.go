@@ -8,18 +8,19 @@ import (
 )
 
 // revisionLabel is the label that assigns a configuration object to one revision of Istio. Without the label an object
-// applies to all revisions (istio: pkg/config/model.go, LabelsInRevision). An empty value assigns it to none.
+// applies to all revisions (istio: pkg/config/model.go, LabelsInRevision). With an empty value it applies to no
+// revision.
 const revisionLabel = "istio.io/rev"
 
-// otherRevision reports whether a configuration object is assigned to another revision than that of this process. As in
-// Istio, the label has an effect on kinds of Istio and of the Gateway API only.
+// otherRevision reports whether the label excludes a configuration object from this process's revision. As in Istio,
+// the label has an effect on kinds of Istio and of the Gateway API only.
 func (s *Source) otherRevision(k kind, labels map[string]string) bool {
 	of, stated := labels[revisionLabel]
 	return stated && wanted(k.group) && of != s.Revision
 }
 
-// ignored reports whether a kind matches a pattern of Config.Ignore (PILOT_IGNORE_RESOURCES) and none of Config.Include
-// (PILOT_INCLUDE_RESOURCES). Examples of patterns: virtualservices.networking.istio.io, *.istio.io.
+// ignored reports whether a kind matches a pattern of Config.Ignore (PILOT_IGNORE_RESOURCES) and no pattern of
+// Config.Include (PILOT_INCLUDE_RESOURCES). Examples of patterns: virtualservices.networking.istio.io, *.istio.io.
 func (s *Source) ignored(resource, group string) bool {
 	name := resource + "." + group
 	matches := func(pattern string) bool {

@@ -10,12 +10,14 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// maxSecrets is the largest number of watched Secrets and ConfigMaps. Each has a watch of its own, since a role can
-// grant access to single objects by name, while the right to list Secrets grants access to all of a namespace.
+// maxSecrets is the maximum number of referenced Secrets and ConfigMaps that are watched. Each has a watch of its own:
+// a role can grant access to single objects by name, but the right to list Secrets grants access to all of a namespace.
 const maxSecrets = 1000
 
-// Refer replaces the list of Secrets and ConfigMaps that objects refer to, in any cluster. Those of this
-// cluster are read; others are no longer read. It is safe for concurrent use, also while Run is not running.
+// Refer replaces the list of Secrets and ConfigMaps that objects refer to. Run reads the referenced Secrets and
+// ConfigMaps of this cluster (at most 1,000), and emits the deletion of those that are not in the list any more.
+// References to other clusters are ignored. The slice is not retained. It is safe for concurrent use, also while Run is
+// not running.
 func (s *Source) Refer(references []object.Reference) {
 	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
@@ -73,8 +75,8 @@ func (s *Source) followSecrets(start func(...kind)) {
 	s.mu.Unlock()
 }
 
-// unfollow stops the follower of an object that no other one refers to any more, and emits its deletion. The caller has
-// the lock.
+// unfollow stops the follower of an object to which no object refers any more, and emits the deletion of the followed
+// object. The caller has the lock.
 func (s *Source) unfollow(f *follower) {
 	f.stop()
 	id := f.kind.of()
@@ -96,9 +98,9 @@ func referred(id object.ID) kind {
 	return k
 }
 
-// chooseSecrets divides the references into those to read, at most most, and those beyond that limit. only restricts
-// them to objects of one namespace, if not empty. Under the limit, the namespaces of the referring objects alternate,
-// so a namespace with many references leaves room for the others.
+// chooseSecrets divides the references into those to read, at most most, and those beyond the limit. A non-empty only
+// restricts both to objects of this namespace. If there are too many, the namespaces of the referring objects
+// alternate, so that a namespace with many references leaves room for others.
 func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {
@@ -115,8 +117,8 @@ func chooseSecrets(references []object.Reference, only string, most int) (chosen
 	return chosen[:most], chosen[most:]
 }
 
-// tooMany reports each object that is not read, as a problem of the object that refers to it; those after the first
-// hundred are reported as one number.
+// tooMany calls report with a problem of each object that refers to an object beyond the limit, up to 100, and once
+// with the number of further references.
 func tooMany(beyond []object.Reference, report func(id object.ID, message string)) {
 	const shown = 100
 	for _, r := range beyond[:min(len(beyond), shown)] {

@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// selection decides from which namespaces objects are read: one (ISTIO_WATCH_NAMESPACE), those whose labels match
-// discoverySelectors of the mesh configuration, or all
+// selection determines the namespaces whose objects are read: one namespace (ISTIO_WATCH_NAMESPACE), the namespaces
+// whose labels match discoverySelectors of the mesh configuration, or all namespaces
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig).
 type selection struct {
 	only      string                       // the only namespace; empty: not restricted
 	labels    map[string]map[string]string // labels of each namespace
 	ending    map[string]bool              // namespaces that are being deleted
 	selectors []labels.Selector            // at least one has to match; empty: all namespaces are selected
-	wrong     string                       // why the newest selectors are not used; the previous ones remain in effect
+	wrong     string                       // reason for which the previous selectors stay in effect; empty: the newest are used
 	ready     bool                         // labels and selectors are known; until then nothing is emitted, and all namespaces are read
 	changed   chan struct{}                // closed when one of the fields above changes
 }
@@ -103,7 +103,7 @@ func (s *selection) use(mesh string) {
 }
 
 // selects applies the labels of a Namespace to the selection; other objects are ignored. there is false for a deleted
-// one. The caller has the lock.
+// Namespace. The caller has the lock.
 func (f *follower) selects(o metav1.Object, there bool) {
 	s := f.source
 	n, is := o.(*corev1.Namespace)
@@ -168,8 +168,9 @@ func (s *Source) selectBy(mesh string) {
 	}
 }
 
-// reselected removes the objects of namespaces that are no longer selected. With more, it lists every kind again, since
-// namespaces were added. changed has the new state of each namespace whose selection changed. The caller has the lock.
+// reselected removes the objects of namespaces that are no longer selected. changed maps each namespace whose selection
+// changed to whether it is selected now. With more, namespaces were added, so that every kind is listed again. The
+// caller has the lock.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {
 		if !f.kind.namespaced || f.kind.isMesh() {

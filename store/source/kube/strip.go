@@ -20,8 +20,8 @@ import (
 // location is the Location of all objects and problems of this source.
 const location = "Kubernetes"
 
-// strip removes fields that no record needs from a received object, in place: heartbeats, most of the status, settings
-// for the kubelet. The caller must own the object.
+// strip removes fields that no record needs from a received object, in place, for example most of the status. Otherwise
+// heartbeats and the like would count as changes, and need memory. The caller must own the object.
 func (k kind) strip(o runtime.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -92,7 +92,7 @@ func stripPod(p *corev1.Pod) {
 }
 
 // stripCustom removes the status, except the health condition of a WorkloadEntry and the assigned addresses of a
-// ServiceEntry. Of kinds that are only reported it removes everything except the metadata.
+// ServiceEntry. Of kinds that are only reported (nameOnly) it removes everything except the metadata.
 func (k kind) stripCustom(u *unstructured.Unstructured) {
 	status, _ := u.Object["status"].(map[string]any)
 	delete(u.Object, "status")
@@ -113,8 +113,8 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object converts a stripped object into the form in which sources emit it, with the given labels. It fails if the
-// object cannot be encoded as JSON.
+// object converts a stripped object into the form in which sources emit it, with the given labels. It clears the
+// resource version and the generation of o. The error means that o cannot be encoded as JSON.
 func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)
 	out := &object.Object{
@@ -138,8 +138,8 @@ func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]str
 	return out, err
 }
 
-// podText is the JSON form of a stripped Pod, without fields that object.Object has too. Pods are the most numerous
-// objects of a cluster, and their metadata and constant fields would be three quarters of their text.
+// podText is the JSON form of a stripped Pod, without the fields that object.Object contains too. Pods are the most
+// numerous objects of a cluster, and their metadata and constant fields would be three quarters of their text.
 type podText struct {
 	Metadata struct {
 		DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`

@@ -13,11 +13,11 @@ import (
 // name identifies an object within its kind.
 type name struct{ namespace, name string }
 
-// entry has the last emitted state of an object (nil: not emitted, or its deletion was) and its present state (nil: it
-// does not exist). Usually both are the same pointer, which the ingester has too.
+// entry contains the last emitted state of an object (nil: not emitted, or the deletion was emitted) and its present
+// state (nil: it does not exist). Usually both are one pointer, which the ingester has too.
 type entry struct{ emitted, now *object.Object }
 
-// cost returns the memory of an entry, in bytes. While two states differ, only the present one is counted.
+// cost returns the memory of an entry, in bytes. If both states differ, only the present state counts.
 func (e entry) cost() int {
 	switch o := cmp.Or(e.now, e.emitted); {
 	case o == nil:
@@ -29,9 +29,9 @@ func (e entry) cost() int {
 
 // table contains the objects of one kind. It does no I/O and is not safe for concurrent use.
 type table struct {
-	all   map[name]entry // number of existing objects
-	now   int            // memory of all entries, in bytes
-	bytes int            // what all cost
+	all   map[name]entry // objects that exist, or whose deletion is not emitted yet
+	now   int            // number of existing objects
+	bytes int            // memory of all entries (entry.cost), in bytes
 }
 
 func newTable() *table { return &table{all: map[name]entry{}} }
@@ -46,8 +46,8 @@ func (t *table) set(n name, now *object.Object) bool {
 	return true
 }
 
-// same reports whether two states of an object are equal; nil is a missing object. Fields beside the JSON are compared
-// too, since the JSON of a Pod (podText) lacks them.
+// same reports whether two states of an object are equal; nil is a missing object. UID, creation time and labels are
+// compared in addition to the JSON, because the JSON of a Pod (podText) lacks them.
 func same(a, b *object.Object) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -58,7 +58,7 @@ func same(a, b *object.Object) bool {
 // noteEmitted records the emitted state of an object (nil: deleted).
 func (t *table) noteEmitted(n name, o *object.Object) { t.put(n, entry{o, t.all[n].now}) }
 
-// put replaces an entry, and updates the sums. An empty entry is removed.
+// put replaces an entry, and updates now and bytes. An empty entry is removed.
 func (t *table) put(n name, e entry) {
 	before := t.all[n]
 	t.now += present(e.now) - present(before.now)
@@ -76,7 +76,7 @@ func present(o *object.Object) int {
 	return 1
 }
 
-// absent returns the existing objects that a complete list lacks, sorted.
+// absent returns the existing objects that are not in there, the names of a complete list, sorted.
 func (t *table) absent(there map[name]bool) (gone []name) {
 	for n, e := range t.all {
 		if e.now != nil && !there[n] {

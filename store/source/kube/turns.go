@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Turns bounds how many clusters are listed for the first time concurrently, and thereby the memory for incomplete
-// lists. It is safe for concurrent use.
+// Turns limits the number of clusters that are listed for the first time concurrently, and thereby the memory for
+// incomplete lists. Sources share it by Config.Turns. It is safe for concurrent use.
 type Turns struct{ places chan struct{} }
 
-// NewTurns returns a Turns that admits the given number of clusters at once.
+// NewTurns returns a Turns that admits atOnce clusters at once. atOnce must be above 0.
 func NewTurns(atOnce int) *Turns { return &Turns{make(chan struct{}, atOnce)} }
 
-// longestTurn is the time limit of a turn. After it a cluster whose API server does not answer continues its lists, and
-// the next cluster is admitted.
+// longestTurn is the time limit of a turn. Afterwards the next cluster is admitted, although this cluster's lists are
+// not complete and continue.
 const longestTurn = 15 * time.Second
 
-// acquire waits for a turn. done ends the turn, and may be called more than once. taken is false if ctx ended before.
+// acquire blocks until a turn is free. done ends the turn, and may be called more than once. taken is false, and done
+// nil, if ctx ended before.
 func (t *Turns) acquire(ctx context.Context) (done func(), taken bool) {
 	select {
 	case t.places <- struct{}{}:
@@ -32,8 +33,8 @@ func (t *Turns) acquire(ctx context.Context) (done func(), taken bool) {
 	}, true
 }
 
-// awaitTurn blocks until this cluster may be listed, and reports false if ctx ended before. It first waits for the list
-// of Namespaces, so a cluster whose API server does not answer occupies no turn. endTurn ends the turn.
+// awaitTurn blocks until this cluster may be listed, and returns false if ctx ends before. It first waits for the list
+// of Namespaces, so that a cluster whose API server does not answer occupies no turn. endTurn ends the turn.
 func (s *Source) awaitTurn(ctx context.Context) bool {
 	if s.Turns == nil {
 		return true
@@ -50,7 +51,7 @@ func (s *Source) awaitTurn(ctx context.Context) bool {
 	return taken
 }
 
-// endTurn admits the next cluster, after the first lists of this one, or after its end.
+// endTurn ends the turn of this cluster, if it has one, so that the next cluster is admitted.
 func (s *Source) endTurn() {
 	s.mu.Lock()
 	done := s.turn

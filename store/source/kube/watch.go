@@ -73,11 +73,11 @@ func (s *Source) plain(k kind) *cache.ListWatch {
 	}
 }
 
-// errPartial is the reason to refuse a list whose last page reports missing objects.
+// errPartial is the error for a list whose last page reports missing objects.
 var errPartial = errors.New("the list ends, and says that objects are missing in it")
 
-// isWhole returns errPartial if a page is the last of its list and reports that more objects remain. It fails if the
-// page has no list metadata.
+// isWhole returns errPartial if a page is the last of its list and reports that more objects remain. A page without
+// list metadata is an error too.
 func isWhole(page runtime.Object) error {
 	m, err := meta.ListAccessor(page)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// check tests new credentials of a cluster that is already being read. The new credentials replace the previous ones
-// once the API server has answered a list of every needed kind with them. Until then the cluster is read with the
-// previous credentials, so wrong credentials do not interrupt the reading.
+// check tests changed credentials of a cluster that is being read. They replace the previous credentials once they
+// permit a list of every needed kind (kube.Source.Check). Until then the cluster is read with the previous credentials,
+// so that wrong credentials do not interrupt the reading.
 type check struct {
 	candidate
 	source source
@@ -63,8 +63,8 @@ func (k *Clusters) recordAttempt(t *check, err error) bool {
 	return true
 }
 
-// endChecks stops the checks whose credentials no Secret contains any more, or whose cluster is not running with other
-// credentials.
+// endChecks stops the checks that are not needed any more: no Secret contains their credentials, the cluster is not
+// read, or it is read with these credentials already.
 func (k *Clusters) endChecks(wanted []candidate) {
 	now := map[string][sha256.Size]byte{}
 	for _, w := range wanted {
@@ -80,8 +80,9 @@ func (k *Clusters) endChecks(wanted []candidate) {
 	}
 }
 
-// passedCheck returns the source with w's credentials if these passed their check, and removes the check. known reports
-// whether a check of exactly these credentials exists; a nil source with known means that it has not passed yet.
+// passedCheck returns the source with w's credentials if the credentials have passed their check, and removes the
+// check. known reports whether a check of exactly these credentials exists. If known, a nil source means that the check
+// has not passed yet.
 func (k *Clusters) passedCheck(w candidate) (s source, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package remote reads clusters beyond the config cluster. Secrets in the system namespace of the config cluster name
-// these clusters, and contain a kubeconfig for each. A cluster is added, gets new credentials or is removed when its
-// Secret changes.
+// Package remote reads the clusters of a mesh beside the config cluster. Secrets in the system namespace of the config
+// cluster name these clusters, and contain a kubeconfig for each. When a Secret changes, its clusters are added, get
+// other credentials or are removed.
 //
 // Owns: the set of clusters, their credentials (in memory, and sealed below clusters/ in etcd), their sources.
 // Reads: store/apiserver, store/kv, store/source/kube, store/object, store/origin.
-// Never: logs a kubeconfig, quotes a value of one, or stores one unsealed; reads a file, runs a program or follows a
-// redirection because a Secret contains it; delays one cluster because another does not answer.
+// Never: logs a kubeconfig or a value in it; stores a kubeconfig unsealed; reads a file, runs a program or follows a
+// redirect that a Secret names; delays one cluster because another does not answer.
 package remote
 
 import (
@@ -33,36 +33,37 @@ const Label = "istio/multiCluster=true"
 // keyCluster is the key of the cluster's name in log lines.
 const keyCluster = "cluster"
 
-// Most is the largest number of clusters that are read beside the config cluster.
+// Most is the maximum number of clusters that are read beside the config cluster.
 const Most = 200
 
-// MostBytes is the largest accepted size of one kubeconfig, in bytes: it is stored as one value of etcd.
+// MostBytes is the maximum size of one kubeconfig, in bytes: it is stored as one value of etcd.
 const MostBytes = 256 << 10
 
-// AtOnce is the largest number of clusters that are listed for the first time concurrently. A decoded list that is not
+// AtOnce is the maximum number of clusters that are listed for the first time concurrently. A decoded list that is not
 // stored yet needs several times the memory of its stored form.
 const AtOnce = 8
 
-// Config is the argument of New and NewServers.
+// Config contains the settings of Clusters and Servers.
 type Config struct {
-	Kubeconfig string      // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
-	Namespace  string      // namespace of the Secrets
-	Own        string      // name of the config cluster
-	Allowed    []string    // kubeconfig features allowed beside inline data (apiserver.Options)
-	Source     kube.Config // settings common to all sources; API and Cluster are set for each source
-	Log        *slog.Logger
-	Store      Store
-	Sealer     Sealer // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
-	// Expect is called with the origins of all named clusters. known reports whether the Secrets were listed in full.
-	// Before the call, a Forget event was emitted for each cluster that was removed.
+	Kubeconfig string       // path of the kubeconfig of the config cluster; empty: the service account of this process's Pod
+	Namespace  string       // namespace of the Secrets
+	Own        string       // name of the config cluster
+	Allowed    []string     // kubeconfig features allowed beside inline data (apiserver.Options)
+	Source     kube.Config  // settings common to all sources; API, Cluster, Turns, Log and Settle are set for each source
+	Log        *slog.Logger // nil: nothing is logged
+	Store      Store        // for Clusters.Lead and Servers.Run
+	Sealer     Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
+	// Expect is called by Run with the origins of all named clusters, whenever the Secrets change; it must not be nil.
+	// known is false, and all nil, when Run ends. Before the call, a Forget event was emitted for each removed cluster.
 	Expect func(all []origin.Origin, known bool)
-	// Settle blocks until the ingester has processed all earlier events and has called Refer with the Secrets that the
-	// objects of these events reference. nil: no Secrets of the other clusters are read. The error is that of the
-	// context.
+	// Settle must block until the ingester has processed all earlier events and has called Refer with the Secrets that
+	// their objects refer to. It must return the context's error when the context ends, else nil. nil: no Secrets of
+	// the other clusters are read.
 	Settle func(context.Context) error
 }
 
-// Clusters reads the clusters that the Secrets name. Its methods are safe for concurrent use.
+// Clusters reads the clusters that the Secrets name. Make it with New. Its methods are safe for concurrent use, but
+// only one Run and one Lead at a time.
 type Clusters struct {
 	Config
 	secrets *kube.Secrets
@@ -78,7 +79,7 @@ type Clusters struct {
 	problems  []object.Problem    // invalid entries of Secrets
 	refused   []object.Problem    // kubeconfigs that are refused
 	listed    bool                // the Secrets were listed once in full
-	wrong     string              // why the Secrets cannot be read; empty: they can
+	wrong     string              // reason for which the Secrets cannot be read; empty: they can be read
 	forbidden bool                // the Secrets cannot be read because of missing RBAC permissions
 	running   map[string]*cluster // by cluster name
 	checks    map[string]*check   // by cluster name; each also in running
@@ -106,8 +107,8 @@ type cluster struct {
 	stop   func()            // stops the source and waits for its end
 }
 
-// New returns the Clusters of a configuration, and loads the kubeconfig of the config cluster. No request is sent
-// before Run. New fails if that kubeconfig cannot be loaded, or if c.Allowed contains an unknown option.
+// New returns a Clusters. It loads the kubeconfig of the config cluster, and sends no request: Run does. Errors: that
+// kubeconfig cannot be loaded, or c.Allowed contains an unknown option.
 func New(c Config) (*Clusters, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -128,7 +129,8 @@ func newClusters(c Config) *Clusters {
 		complete: make(chan struct{})}
 }
 
-// Refer replaces the list of Secrets that objects refer to, in any cluster. Each source reads those of its own cluster.
+// Refer replaces the list of Secrets and ConfigMaps that objects refer to, in any cluster. Each cluster's source reads
+// the Secrets of its own cluster. The caller must not change the slice afterwards.
 func (k *Clusters) Refer(references []object.Reference) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +152,8 @@ func (k *Clusters) Complete() {
 	}
 }
 
-// Incomplete withdraws Complete. The caller calls it before Run starts again and the config cluster is emitted again.
+// Incomplete withdraws Complete. The caller must call it before it starts Run again, because the config cluster is then
+// emitted again.
 func (k *Clusters) Incomplete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,16 +194,17 @@ func (k *Clusters) wake() {
 	}
 }
 
-// noteFailure records why the Secrets cannot be read; an empty reason means that they can. Running clusters continue.
+// noteFailure records the reason for which the Secrets cannot be read; an empty reason means that they can be read.
+// Running clusters continue.
 func (k *Clusters) noteFailure(wrong string, forbidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrong, k.forbidden = wrong, forbidden
 }
 
-// Run reads the clusters until ctx ends, and returns the error of ctx. The sources call emit concurrently, with one
-// goroutine for each cluster. After a source has ended, an object.Forget event of its origin is emitted. Run may be
-// called again after it has returned.
+// Run reads the clusters until ctx ends, and returns the error of ctx. emit is called concurrently, by one goroutine
+// for each cluster, with events as in kube.Source.Run. After the reading of a cluster has ended, an object.Forget event
+// of its origin is emitted. Run may be called again after it has returned.
 func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
 	return k.run(ctx, emit, k.secrets.Run)
 }
@@ -244,9 +248,9 @@ func forget(of origin.Origin, emit func([]object.Event)) {
 	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
 }
 
-// reconcile starts and stops sources so that the wanted clusters are running. A kubeconfig that is refused, or has not
-// passed its check, does not affect a cluster that is running already. Expect is called after the removed clusters are
-// forgotten and before new ones start, so the stored records of expected clusters are retained.
+// reconcile starts and stops sources so that the wanted clusters are read. A kubeconfig that is refused, or has not
+// passed its check, does not affect a cluster that is read already. Expect is called after the Forget events of removed
+// clusters and before other clusters start, so that the stored records of expected clusters are retained.
 func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Lock()
 	wanted, running := k.wanted, maps.Clone(k.running)
@@ -316,8 +320,8 @@ func (k *Clusters) open(
 	return next, refused
 }
 
-// sourceOf returns a source that is not running yet. It fails if the kubeconfig contains more than inline data and
-// c.Allowed.
+// sourceOf returns a source that is not running yet. The error means that the kubeconfig is invalid, or uses features
+// beside inline data that Config.Allowed does not permit.
 func (k *Clusters) sourceOf(w candidate) (source, error) {
 	api, err := apiserver.Inline(w.kubeconfig, k.Allowed)
 	if err != nil {

@@ -21,7 +21,7 @@ func (k *Clusters) clusters() map[string]*cluster {
 }
 
 // Problems returns the current problems of the Secrets and of the clusters, sorted by object and message. The problem
-// of a cluster that cannot be read contains the time since which it has not been read.
+// of a cluster that cannot be read in full states the time since when. The caller owns the slice.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.failedChecks()), k.wrong, k.forbidden
@@ -64,10 +64,10 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns the time until which a cluster was read completely, before its present failure. The time stays
-// fixed while any part of the cluster cannot be read, even if the other parts are read: a problem with a changing text
-// would count as a new problem each time. The zero time means that the cluster is read completely now, or that nothing
-// was ever read.
+// lastWhole returns the time until which a cluster was read completely, before its present failure. broken reports such
+// a failure. The time stays fixed until the failure ends, even if parts of the cluster are read: a problem with a
+// changing text would count as another problem each time. The zero time means that the cluster is read completely now,
+// or that it was never read.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
@@ -80,9 +80,9 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	return c.whole
 }
 
-// ReadUntil calls report for each cluster whose objects were all emitted once. until is the time up to which its Pods
-// and Namespaces are emitted (kube.Source.ReadUntil), and those of its ServiceAccounts if accounts is true. everywhere
-// reports whether all namespaces are read.
+// ReadUntil calls report for each cluster whose objects were all emitted once, in no order. until is the time up to
+// which its Pods and Namespaces, and with accounts its ServiceAccounts, were read and emitted (kube.Source.ReadUntil).
+// everywhere reports whether all namespaces are read.
 func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
@@ -91,7 +91,8 @@ func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, ever
 	}
 }
 
-// Gauges sets two metrics: the number of clusters that are read, and for each its age, in seconds since its last event.
+// Gauges sets the metrics for the number of clusters that are read, and for the age of each cluster's state. The age is
+// in seconds, from ReadUntil (or else from the start of the reading) to now.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
 	read := 0

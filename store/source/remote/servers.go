@@ -18,8 +18,8 @@ import (
 )
 
 // Servers provides clients of the other clusters' API servers, built from the credentials that the leader stores
-// (Clusters.Lead). Every process that verifies callers' tokens against other clusters runs one, leader or not. Problems
-// of the Secrets are reported by the leader (Clusters.Problems).
+// (Clusters.Lead). It is for processes that verify callers' tokens against other clusters, leader or not. The leader
+// reports problems of the Secrets (Clusters.Problems). Make it with NewServers.
 type Servers struct {
 	Config
 	notify func(map[string]*apiserver.Client)
@@ -40,10 +40,12 @@ type server struct {
 	client   *apiserver.Client // nil: no usable kubeconfig was stored yet
 }
 
-// NewServers returns a Servers that sends no request before Run. It ignores c.Kubeconfig, c.Source and c.Expect, and
-// fails if c.Allowed contains an unknown option. Run calls notify, and waits for it, once the leader has stored all
-// clusters, and then after each change. The argument has the clients of all other clusters by name; the map belongs to
-// notify. A stored kubeconfig that is refused, or cannot be opened, leaves the present client of its cluster in use.
+// NewServers returns a Servers. It sends no request: Run does. The error means that c.Allowed contains an unknown
+// option. The fields Kubeconfig, Own, Source, Expect and Settle of c are ignored.
+//
+// Run calls notify, and waits for it, once the leader has stored all clusters, and then after each change. The argument
+// contains the clients of the other clusters, by cluster name; the map belongs to notify. If a stored kubeconfig is
+// refused or cannot be decrypted, the present client of its cluster, if any, stays in use.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -52,8 +54,9 @@ func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, 
 	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run follows the stored clusters until ctx ends, and returns the error of ctx. It fails at once if the folder cannot
-// be followed. While etcd is not reachable, the known clients stay in use.
+// Run watches the stored credentials until ctx ends, and returns the error of ctx. Another error, at once, means that
+// Store cannot watch the folder of the credentials. While etcd is not reachable, the known clients stay in use. Run it
+// once.
 func (s *Servers) Run(ctx context.Context) error {
 	states, err := s.Store.Follow(ctx, folder)
 	if err != nil {
@@ -77,7 +80,8 @@ func (s *Servers) Run(ctx context.Context) error {
 	}
 }
 
-// Named returns the Secret (namespace/name) of each other cluster, by cluster name, as last read from etcd.
+// Named returns the Secret (namespace/name) of each other cluster, by cluster name, as last read from etcd; nil before
+// the first read. The caller owns the map. It is safe for concurrent use.
 func (s *Servers) Named() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +167,7 @@ func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) serve
 	return one
 }
 
-// clientOf returns a client of the API server that a kubeconfig names; no request is sent.
+// clientOf returns a client of the API server that a kubeconfig names. It sends no request.
 func (s *Servers) clientOf(kubeconfig []byte) (*apiserver.Client, error) {
 	config, err := apiserver.Inline(kubeconfig, s.Allowed)
 	if err != nil {

@@ -25,23 +25,27 @@ const (
 	storeAgain = 5 * time.Second // pause before a failed write is retried
 )
 
-// Store is the part of kv.Store that this package uses; kv documents its methods.
+// Store is the part of kv.Store that this package uses. *kv.Store implements it.
 type Store interface {
+	// Blobs lists a folder at one revision, and returns that revision (kv.Store.Blobs).
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
+	// ChangeFenced writes a change if the epoch still leads, else it returns kv.ErrDeposed (kv.Store.ChangeFenced).
 	ChangeFenced(ctx context.Context, epoch kv.Epoch, c kv.BlobChange) (int64, error)
+	// Follow sends the present state of a folder and each later state (kv.Store.Follow).
 	Follow(ctx context.Context, folder string) (<-chan kv.Folder, error)
 }
 
 // Sealer encrypts the credentials of clusters (vault.Kubeconfigs). A sealed value can be opened only under the name of
 // its cluster.
 type Sealer interface {
-	// Seal returns plain encrypted for one cluster. It fails if the key encryption key cannot be used.
+	// Seal returns plain encrypted for one cluster. It must not retain plain. The error means that the key encryption
+	// key cannot be used.
 	Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error)
-	// Open returns the plaintext of a value that Seal returned for the same cluster. It fails for any other value, and if
-	// the key encryption key cannot be used.
+	// Open returns the plaintext of a value that Seal returned for the same cluster; the caller owns and clears the
+	// plaintext. Any other value is an error, and so is a key encryption key that cannot be used.
 	Open(ctx context.Context, cluster string, sealed []byte) ([]byte, error)
-	// Stale returns a predicate for sealed values: true if the value is sealed with a key encryption key other than the
-	// current one. It fails if the current key cannot be determined.
+	// Stale returns a function that reports whether a value is sealed with a key encryption key other than the current
+	// one. The error means that the current key cannot be determined.
 	Stale(ctx context.Context) (func(sealed []byte) bool, error)
 }
 
@@ -65,9 +69,10 @@ type stored struct {
 	sealed []byte
 }
 
-// Lead stores the kubeconfigs of the Secrets in etcd, sealed, and follows their changes. It blocks until ctx ends or
-// another process leads (kv.ErrDeposed); without a Sealer it returns at once, and Problems reports each cluster. Other
-// errors are logged, and the write is retried after storeAgain.
+// Lead stores the kubeconfigs of the Secrets in etcd, sealed, and keeps them up to date. The leader calls it beside
+// Run, with its epoch in the election. It blocks until ctx ends or another process leads (kv.ErrDeposed). Without a
+// Sealer it returns at once, and Problems reports each cluster. Other errors are logged, and the write is retried after
+// 5 s.
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	if k.Sealer == nil {
 		return

@@ -1,9 +1,9 @@
-// Package cut removes what looks like a credential from messages, JSON and texts. A value is cut if the name of its
-// key says so (password, token, authorization ...), or if its form does (a private key in PEM, a token, a password in
-// a URL).
+// Package cut replaces values that look like credentials, in protobuf messages, JSON and texts. A value is cut for the
+// name of its key (password, token, authorization ...), or for its form (a private key in PEM, a token, a password in
+// a URL). All functions are safe for concurrent use.
 //
 // Owns: the list of names and forms.
-// Reads: nothing but its argument.
+// Reads: its argument only.
 // Never: keeps a value that it has cut.
 package cut
 
@@ -20,17 +20,20 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Cut stands for a value that was cut.
+// Cut replaces a value that was cut. Values that cannot be a text, and messages whose encoding would break, are
+// cleared.
 const Cut = "[cut]"
 
-// public matches keys of names that say credential and whose values name one, or describe how it is checked.
+// public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
 var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
 	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
-// Key reports whether the values of a key are credentials.
+// Key reports whether the values of a key are credentials, by a word in its name in any case. Keys such as token_url
+// or secretName are not, because their values only refer to a credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
-// forms match values that are credentials whatever their key. The groups of an expression are kept.
+// forms match values that are credentials whatever their key. The two groups of each expression are retained around
+// Cut.
 var forms = []*regexp.Regexp{
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)()`),
 	regexp.MustCompile(`()LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]+()`), // PEM in base64
@@ -40,18 +43,19 @@ var forms = []*regexp.Regexp{
 	regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`), // the key of a symmetric JSON web key
 }
 
-// assigned matches a value beside its name in a line of a log.
+// assigned matches a value after its name and = or a colon, in a line of a log.
 var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential|authorization)` +
 	`\s?[=:]\s?"?)[^\s",;&]+`)
 
-// Suspects reports whether an encoded message may have something to cut. It is fast.
+// Suspects reports whether an encoded message may have a value to cut. It is fast: it searches for words only. false
+// is certain.
 func Suspects(encoded []byte) bool {
-	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // which nothing keeps
+	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // the string is not retained
 }
 
 func suspects(text string) bool { return suspicious.in(text) || hasUser(text) }
 
-// String returns a value without what has the form of a credential.
+// String returns a value with each part replaced that has the form of a credential.
 func String(s string) string {
 	if !suspects(s) {
 		return s
@@ -62,7 +66,7 @@ func String(s string) string {
 	return s
 }
 
-// Text returns a text without credentials, by form, and by name where name and value are joined by = or a colon.
+// Text returns a copy of a text with credentials cut: by form, and by name where = or a colon joins name and value.
 func Text(text []byte) []byte {
 	for _, form := range forms {
 		text = form.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
@@ -70,7 +74,8 @@ func Text(text []byte) []byte {
 	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
 }
 
-// Map returns a copy without credentials. A map without credentials is returned itself.
+// Map returns a copy with credentials cut, by key or form. If nothing is cut, it returns m itself. Empty values stay
+// empty.
 func Map(m map[string]string) map[string]string {
 	out := m
 	for key, value := range m {
@@ -101,8 +106,9 @@ func sameMap(a, b map[string]string) bool {
 	return true
 }
 
-// JSON returns JSON without credentials, by the names of its fields and the forms of its strings. A text that is not
-// JSON is treated as Text does.
+// JSON returns JSON with credentials cut, by the names of its fields and the forms of its strings. The result is
+// indented again. If raw has no suspicious word, it is returned itself. A text that is not one JSON value is treated
+// by Text.
 func JSON(raw []byte) []byte {
 	if !Suspects(raw) {
 		return raw
@@ -123,7 +129,7 @@ func JSON(raw []byte) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// value returns a JSON value without credentials; key is the name of its field.
+// value cuts a JSON value in place and returns it; key is the name of its field.
 func value(key string, v any) any {
 	switch v := v.(type) {
 	case string:
@@ -148,14 +154,14 @@ func value(key string, v any) any {
 	return v
 }
 
-// Fields of pairs of a name and a value, such as headers.
+// Fields of objects that pair a name and a value, such as headers.
 var (
 	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
 	valueFields = map[string]bool{"value": true, "values": true, "raw_value": true, "string_match": true, "exact_match": true,
 		"stringMatch": true, "exactMatch": true, "rawValue": true}
 )
 
-// isNamed reports whether an object is a pair whose name is that of a credential.
+// isNamed reports whether an object pairs a value with the name of a credential.
 func isNamed(v map[string]any) bool {
 	for k, inner := range v {
 		if name, is := inner.(string); is && nameFields[k] && Key(name) {
@@ -165,10 +171,10 @@ func isNamed(v map[string]any) bool {
 	return false
 }
 
-// Message cuts the credentials of a message in place, and reports whether there were any.
+// Message cuts the credentials of a message in place, and reports whether there were any. m must not be nil.
 func Message(m proto.Message) bool { return message(m.ProtoReflect(), 0) }
 
-// maxDepth bounds messages in messages; what is deeper is cleared.
+// maxDepth bounds the nesting of messages. Deeper messages are cleared.
 const maxDepth = 100
 
 func message(m protoreflect.Message, depth int) (found bool) {
@@ -241,7 +247,7 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	return found
 }
 
-// secretFields are fields of messages that are credentials themselves, of Istio's and of Envoy's.
+// secretFields are fields of Istio's and Envoy's messages whose values are credentials.
 var secretFields = map[string]bool{"password": true, "access_token": true, "api_key": true, "client_secret": true}
 
 // entries cuts the values of a map.
@@ -269,7 +275,7 @@ func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (fou
 	return found
 }
 
-// texts cuts all texts directly in a message, which is a credential, such as the match of a header.
+// texts cuts all texts directly in a message that is the value of a credential's key, such as the match of a header.
 func texts(m protoreflect.Message, depth int) (found bool) {
 	if s, is := m.Interface().(*structpb.Value); is {
 		v := value("password", s.AsInterface())
@@ -313,7 +319,8 @@ func structure(s *structpb.Struct, depth int) (found bool) {
 	return true
 }
 
-// packed cuts a message that another one has packed. A message of an unknown type is treated as text.
+// packed cuts the message in an Any. An Any of an unknown type is cleared if it contains a text with the form of a
+// credential.
 func packed(a *anypb.Any, depth int) bool {
 	if !Suspects(a.Value) {
 		return false

@@ -2,11 +2,11 @@ package cut
 
 import "strings"
 
-// finder finds words in texts, whatever their case. It reads each byte once, which a regular expression of many
-// alternatives does not. Most pairs of bytes begin no word.
+// finder searches texts for words, in any case. It reads each byte once, unlike a regular expression of many
+// alternatives: most pairs of bytes begin no word.
 type finder struct {
 	pairs [1 << 16]bool
-	words [256][]string // by their first byte, in lower case
+	words [256][]string // by their first byte, in lower case; each has at least two bytes
 }
 
 func newFinder(words ...string) *finder {
@@ -60,7 +60,7 @@ var ofNames = []string{"passw", "secret", "token", "apikey", "api-key", "api_key
 
 var (
 	names = newFinder(ofNames...)
-	// suspicious has words without which no form and no name of a key matches, but for passwords in URLs.
+	// suspicious has the words of which every text with a credential has one, except passwords in URLs (hasUser).
 	suspicious = newFinder(append([]string{"private key", "ls0tls1crudjti", "eyj", "bearer", "basic", `"oct`, `\"oct`}, ofNames...)...)
 )
 

@@ -1,16 +1,17 @@
-// Package ask carries questions of /api/v1 from one replica to the others, over mutually authenticated connections. A
-// question has the identity of its caller as the asked replica verified it, and what that caller may see.
+// Package ask sends requests for /api/v1 from the replica that received them to the other replicas (questions), over
+// mutually authenticated connections. A question names the caller, whom the first replica has authenticated, and what
+// that caller may see.
 //
-// Owns: one connection for each question and replica, while it is asked.
+// Owns: one connection for each question and replica, until the replica has answered.
 // Reads: the records of the fleet, certificates.
-// Never: accepts a caller's identity from anything but a replica that has proved to be one; waits for a replica longer
-// than Patience beyond the question's own time.
+// Never: accepts a caller's identity from a peer that has not proved to be a replica; waits for a replica longer than
+// Patience beyond the question's own time.
 //
 // # Proof
 //
-// A process is a replica if its certificate has the key of this process's own certificate, as with an operator's files
-// that all replicas share. It is one, too, if the mesh's own CA issued the certificate with both the DNS name of the
-// control plane and an identity of the control plane. The CA gives that name to no workload.
+// A peer proves in one of two ways that it is a replica. Its certificate has the key of this process's own certificate,
+// as with an operator's files that all replicas share. Or the mesh's own CA issued its certificate with both the DNS
+// name of the control plane and an identity of the control plane. The CA never issues that name to workloads.
 package ask
 
 import (
@@ -34,8 +35,8 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// Method is the gRPC method of a question. Request and response are a google.protobuf.BytesValue with JSON: a Question,
-// and a Reply.
+// Method is the full gRPC name of the method for a question. Request and response are a google.protobuf.BytesValue with
+// JSON: a Question, and a Reply.
 const Method = "/" + service + "/Ask"
 
 const service = "navarch.api.v1.Replicas"
@@ -52,54 +53,57 @@ const (
 	maxReplicas = 256      // asked at once
 )
 
-// ErrUnable matches errors about a replica that may run but cannot be asked: its version is older, or one of the two
-// cannot prove to be a replica.
+// ErrUnable matches the errors about a replica that may run but cannot be asked: its version is older, or one of the
+// two replicas cannot prove to be a replica.
 var ErrUnable = errors.New("it cannot be asked")
 
-// Question is a question of a caller that another replica has authenticated.
+// Question is a request for /api/v1 that a replica passes on, with its authenticated caller.
 type Question struct {
-	Endpoint string     `json:"endpoint"`
+	Endpoint string     `json:"endpoint"` // name below /api/v1/
 	Query    url.Values `json:"query,omitempty"`
 	Caller   Caller     `json:"caller"`
-	// Of are the names of the replicas to ask; nil: all.
+	// Of are the names of the replicas to ask; nil: all; empty: no replica. It is not sent.
 	Of []string `json:"-"`
-	// Body has the bytes of a posted request. They are compressed on their way (Packed).
+	// Body is the body of a POST request, at most 4 MiB; nil for GET. It is sent compressed, as Packed, which only this
+	// package sets.
 	Body   []byte `json:"-"`
 	Packed []byte `json:"body,omitempty"`
 }
 
-// Caller is a verified caller and what it may see: everything, or the namespaces of its tenant.
+// Caller is an authenticated caller with what it may see: everything (All), or the namespaces of its Tenant. Exactly
+// one of the two is set.
 type Caller struct {
-	Name   string `json:"name"`
+	Name   string `json:"name"` // a SPIFFE ID, "this machine", or the client's address
 	Tenant string `json:"tenant,omitempty"`
 	All    bool   `json:"all,omitempty"`
 }
 
 // Reply is the answer of one replica.
 type Reply struct {
-	Revision int64           `json:"revision"` // of the store, that it has planned
-	Part     json.RawMessage `json:"part,omitempty"`
-	// Status is an HTTP status if the replica has no part to give; 0: it has.
+	Revision int64           `json:"revision"`       // revision of the store that the replica has planned; 0: none
+	Part     json.RawMessage `json:"part,omitempty"` // the replica's part of the answer
+	// Status is the HTTP status of a failure, and Text its reason for operators. 0 or 200: the replica has a part.
 	Status int    `json:"status,omitempty"`
 	Text   string `json:"text,omitempty"`
 }
 
-// Heard is a reply, or why a replica gave none.
+// Heard is the reply of one replica, or the error because of which there is no reply.
 type Heard struct {
 	Replica string
 	Reply   Reply
 	Err     error
 }
 
-// Replicas asks the other replicas.
+// Replicas asks the other replicas. All fields are required. Ask may be called by any goroutine.
 type Replicas struct {
 	Self    string                 // name of this replica
 	Members func() []member.Record // the fleet; nil before it is known
 	Proof   Proof
 }
 
-// Ask asks all other replicas that serve proxies, each once, and returns when all have answered or their time is over.
-// wait is the time that the question itself may take.
+// Ask sends a question to the other replicas of Question.Of, each once, except for warming ones, and to at most 256. It
+// returns when all have answered, or when wait and Patience are over; wait is the time for which the question itself
+// may wait. The result has one element for each asked replica, with a Reply or an Err.
 func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []Heard {
 	raw, err := q.encode()
 	var heard []Heard
@@ -124,7 +128,7 @@ func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []He
 	return heard
 }
 
-// askOne asks one replica over a connection of its own. The error names the reason for operators.
+// askOne sends an encoded question to one replica, over a new connection. The error states the reason for operators.
 func (r *Replicas) askOne(ctx context.Context, address string, raw []byte) (reply Reply, err error) {
 	if address == "" {
 		return reply, errors.New("its record has no address (--advertise-address, or POD_IP)")
@@ -149,7 +153,7 @@ func (r *Replicas) askOne(ctx context.Context, address string, raw []byte) (repl
 	return reply, nil
 }
 
-// explained returns a failed call's error for operators.
+// explained converts the error of a failed call into one for operators; it may match ErrUnable.
 func explained(ctx context.Context, err error) error {
 	said := status.Convert(err)
 	switch {
@@ -163,16 +167,17 @@ func explained(ctx context.Context, err error) error {
 	return errors.New(said.Message())
 }
 
-// Server answers the questions of other replicas.
+// Server answers the questions of other replicas. All fields are required, and must be safe for concurrent use.
 type Server struct {
 	Proof Proof
 	// Answer answers a question within ctx.
 	Answer func(ctx context.Context, q Question) Reply
-	// Admitted is called when a connection has proved to be a replica's.
+	// Admitted is called for each question, after its peer has proved to be a replica. With an error the question is
+	// refused (ResourceExhausted).
 	Admitted func(ctx context.Context) error
 }
 
-// Register registers the service.
+// Register adds the service to a gRPC server that requests and verifies client certificates.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "Ask", Handler: handle}}}, s)
@@ -214,7 +219,7 @@ func (s *Server) ask(ctx context.Context, raw []byte) (*wrapperspb.BytesValue, e
 	return wrapperspb.Bytes(out), nil
 }
 
-// Failed returns the reply of a replica without a part.
+// Failed returns the reply of a replica without a part: an HTTP status, and the text of err, which must not be nil.
 func Failed(code int, err error) Reply { return Reply{Status: code, Text: err.Error()} }
 
 // OK reports whether the reply has a part.

@@ -14,24 +14,30 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Proof decides whether a certificate is a replica's; see the package comment.
+// Proof decides whether a peer's certificate proves that the peer is a replica of this control plane. Its functions
+// must be safe for concurrent use.
 type Proof struct {
-	// Own returns this process's certificate. The error is the reason for its absence.
+	// Own returns this process's certificate, with Leaf set. A peer with the same key is a replica. The error is the
+	// reason why there is no certificate.
 	Own func() (*tls.Certificate, error)
-	// Roots returns the roots of the mesh's own CA; nil: no own CA is known, and only the own key proves.
+	// Roots returns the roots of the mesh's own CA. A peer with a certificate of these roots is a replica if the
+	// certificate has Name and one of Identities. The function is nil if no own CA is known; then only the key of Own
+	// proves.
 	Roots func() []*x509.Certificate
 	// Name is the DNS name of the control plane's processes.
 	Name string
-	// Identities are those of the control plane's processes.
+	// Identities are the SPIFFE IDs of the control plane's processes.
 	Identities []spiffeid.ID
-	// Revoked reports whether an identity is revoked; nil: none is.
+	// Revoked reports whether an identity is revoked; nil: no identity is. It does not apply to peers with the key of
+	// Own.
 	Revoked func(spiffeid.ID) bool
 }
 
 var errNotReplica = errors.New("the certificate does not prove that its holder is a replica: it has neither the key of this replica's" +
 	" certificate, nor a name and an identity of the control plane from the mesh's own CA")
 
-// is checks presented certificates, the leaf first. The handshake has verified that the peer has the leaf's key.
+// is returns nil if the presented certificates, the leaf first, prove a replica. The handshake has verified that the
+// peer has the leaf's key.
 func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(presented) == 0 {
 		return errors.New("no certificate is presented: are client certificates verified at the secure address?")
@@ -71,7 +77,7 @@ func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	return nil
 }
 
-// sameKey reports whether a certificate has the public key of the own one.
+// sameKey reports whether a certificate has the public key of the own certificate.
 func sameKey(leaf *x509.Certificate, own *tls.Certificate) bool {
 	if own == nil || own.Leaf == nil {
 		return false
@@ -80,7 +86,7 @@ func sameKey(leaf *x509.Certificate, own *tls.Certificate) bool {
 	return is && key.Equal(leaf.PublicKey)
 }
 
-// client returns the TLS configuration of one question. The error is that of Own.
+// client returns the TLS configuration for a connection to another replica. The error is that of Own.
 func (p Proof) client() (*tls.Config, error) {
 	own, err := p.Own()
 	if err != nil {
@@ -93,7 +99,7 @@ func (p Proof) client() (*tls.Config, error) {
 		}}, nil
 }
 
-// caller checks the peer of a call.
+// caller returns nil if the peer of a call has proved to be a replica.
 func (p Proof) caller(ctx context.Context) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// encode returns the form of a question on its way. An error means that the question is too large.
+// encode returns the question as JSON, its body compressed. The error: the question is too large.
 func (q Question) encode() ([]byte, error) {
 	raw, err := json.Marshal(q)
 	if err != nil || len(q.Body) == 0 {
@@ -30,7 +30,7 @@ func (q Question) encode() ([]byte, error) {
 	return within(raw, maxPacked, err)
 }
 
-// within returns an encoded question, or an error if it has too many bytes.
+// within returns raw, or an error if raw has more than most bytes. An err is passed on.
 func within(raw []byte, most int, err error) ([]byte, error) {
 	if err == nil && len(raw) > most {
 		return nil, fmt.Errorf("a question of %d bytes, at most %d", len(raw), most)
@@ -38,7 +38,8 @@ func within(raw []byte, most int, err error) ([]byte, error) {
 	return raw, err
 }
 
-// decode parses an encoded question from untrusted bytes. Errors: malformed, or too many bytes.
+// decode parses an encoded question, and decompresses its body. The bytes are not trusted. Errors: they are malformed,
+// or too many.
 func decode(raw []byte) (q Question, err error) {
 	if raw, err = within(raw, maxPacked, nil); err != nil {
 		return q, err

@@ -1,6 +1,6 @@
 // Package authz authorises callers of /debug and /api/v1, over HTTP and on a stream. Callers from this machine, and
-// those of the system namespace of the config cluster, see everything. Others with a token see what belongs to their
-// tenant (as with istiod, for namespaces). Without a token nothing is visible.
+// those of the system namespace of the config cluster, see everything. Other callers with a token see what belongs to
+// their tenant, a group of namespaces (with istiod: to their namespace). Without a token nothing is visible.
 //
 // Owns: the list of pages for tenants, and the profiles of this process.
 // Reads: tokens, identities, tenants.
@@ -25,31 +25,32 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 )
 
-// Visible reports which namespaces a caller of /debug may see; nil: all, and what concerns the whole process.
+// Visible reports whether a caller may see a namespace; nil: it may see everything, also the state of the process. The
+// empty namespace stands for what belongs to no namespace.
 type Visible func(namespace string) bool
 
-// Of reports whether a namespace is visible.
+// Of reports whether a namespace is visible. With a nil Visible it is.
 func (v Visible) Of(namespace string) bool { return v == nil || v(namespace) }
 
-// Caller is an authenticated caller of a page of /debug.
+// Caller is an authenticated caller of /debug or /api/v1.
 type Caller struct {
-	Name   string // key for counting costly answers: a SPIFFE ID, this machine, or the client's address
-	Tenant string // its tenant, as Authorizer.Tenant returns it; empty: it sees everything
+	Name   string // key for counting answers: a SPIFFE ID, "this machine", or the client's IP address
+	Tenant string // as Authorizer.Tenant returns it; empty: the caller sees everything
 	Sees   Visible
 }
 
 // sameMachine is the name of all callers on this machine.
 const sameMachine = "this machine"
 
-// Authorizer has the rules.
+// Authorizer has the rules. Its fields must not be changed while it is in use.
 type Authorizer struct {
-	Open    bool                          // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
-	Hosts   web.Hosts                     // host names for requests to the pages
+	Open    bool                          // ENABLE_DEBUG_ENDPOINT_AUTH=false: every caller sees everything
+	Hosts   web.Hosts                     // host names that requests to the pages may have
 	System  string                        // the namespace whose callers see everything, if they are of Cluster
 	Cluster string                        // name of the config cluster, as in attest.Caller
 	Tokens  attest.Authenticator          // for callers of pages; nil: this process can verify no token
 	Revoked func(spiffeid.ID) bool        // nil: no identity is revoked
-	Tenant  func(namespace string) string // equal for the namespaces of one tenant
+	Tenant  func(namespace string) string // the namespace's tenant, equal for all its namespaces; required
 }
 
 // authenticate returns the caller of a request, and what it may see. Errors are those of ca/attest: all except
@@ -92,8 +93,8 @@ func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
-// Forwarded returns a caller that another replica has authenticated: one that sees everything, or a tenant's. It sees
-// what it would see if it had asked this process.
+// Forwarded returns a caller that another replica has authenticated. With all it sees everything. Otherwise it sees the
+// namespaces that belong to the tenant by this process's rules.
 func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
 	c := Caller{Name: name}
 	if !all {
@@ -103,8 +104,8 @@ func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
 	return c
 }
 
-// TenantMaySee reports whether a tenant may request a page by its path; the page shows the tenant's own data. The API
-// refuses single endpoints itself (cmd/navarchd/api).
+// TenantMaySee reports whether a tenant may request a path. The page then shows only the tenant's own data. All paths
+// below /api/v1/ are permitted here, because the API refuses single endpoints itself (cmd/navarchd/api).
 func TenantMaySee(path string) bool {
 	return slices.Contains(tenantPages, path) || strings.HasPrefix(path, apiPath)
 }
@@ -116,12 +117,13 @@ const apiPath = "/api/v1/"
 var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz",
 	"/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
 
-// ForSystem refuses a page to callers other than system callers.
+// ForSystem is the text that refuses a page to callers who do not see everything.
 const ForSystem = "this page is for callers of the system namespace"
 
-// Guard serves the pages, limited to what each caller may see, and profiles of this process to callers who see
-// everything. Requests that another site's page may have caused in a browser are refused first: they come from this
-// machine, too.
+// Guard authenticates the caller of each request, and passes it to the handler that pages returns for the caller. To
+// callers who see everything it also serves the profiles of this process. Refusals: 403 for a page that is not for
+// tenants and for a request that another site's page may have caused in a browser, 401 for a credential that is missing
+// or not accepted, 503 while a token cannot be verified.
 func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	profiles := profiles(semaphore.NewWeighted(maxProfiles))
 	return web.Guard(d.Hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,9 +144,9 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream returns a stream's caller and its visibility, by the rules for pages. As with istiod an identity is required:
-// behind a sidecar in front of this replica every plain-text caller would appear as one of this machine. Errors are
-// gRPC statuses.
+// Stream returns the Caller for the authenticated peer of a gRPC stream, by the rules for pages. As with istiod an
+// identity is required: behind a sidecar in front of this replica every plain-text caller would appear as one of this
+// machine. Errors are gRPC statuses: Unauthenticated without an identity, PermissionDenied for a revoked one.
 func (d *Authorizer) Stream(who attest.Caller) (Caller, error) {
 	switch {
 	case d.Open:

@@ -16,21 +16,23 @@ import (
 var targets intern.Table[listener.Target]
 
 // Several contains the properties of a TCP chain that do not depend on its destinations. StatPrefix and Rules are for
-// chains with several destinations; a single destination decides them itself.
+// chains without exactly one destination, because a single destination decides both.
 type Several struct {
 	Port       uint32         // the port at which connections arrive; used for destinations without a port
 	StatPrefix string         // the prefix of the chain's statistics
-	Rules      host.Rules     // their policy for the whole host applies to the chain
+	Rules      host.Rules     // DestinationRules whose policy for the whole host applies to the chain
 	Protocol   model.Protocol // the protocol of the port
 	Names      []string       // the names that clients request by SNI, see Connection
 }
 
-// Connection returns the TCP chain to the destinations (to) of a tcp or tls rule. The chain has no matches.
-// Destinations are resolved in the perspective as; missing clusters get a name all the same, and Envoy closes the
-// connections. Of several destinations, those with weight 0 are left out.
+// Connection returns the TCP chain to the destinations `to` of a tcp or tls rule. The chain has no matches.
+// Destinations are resolved by the perspective `as`, the view of the hosts that certain proxies have. A destination
+// without a cluster is kept under the name that the cluster would have; Envoy then closes the connections. Of several
+// destinations, those with weight 0 are left out.
 //
-// A single destination decides the StatPrefix and the policy of the chain. If it is a Dynamic host whose names must be
-// below it (host.Table.Below), and some of several.Names are not, the chain leads to the cluster BlackHole.
+// A single destination decides the StatPrefix and the policy of the chain. A dynamic host is a wildcard whose names the
+// proxy resolves. If the single destination is a dynamic host that does not cover all of several.Names
+// (host.Table.Below), the chain leads to the cluster BlackHole.
 func Connection(hosts *host.Table, as host.Perspective, to []*networkingv1.RouteDestination, several Several) listener.Chain {
 	c := listener.Chain{StatPrefix: several.StatPrefix, Protocol: several.Protocol}
 	rules, subset, port := several.Rules, "", several.Port

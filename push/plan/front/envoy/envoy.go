@@ -1,7 +1,7 @@
 // Package envoy contains the common parts of the fronts for Envoys: the clusters that every Envoy has, the resources
 // that EnvoyFilters add, and the handling of requests and connections to unknown destinations.
 //
-// Owns: nothing.  Reads: plan/input.  Never: a host; the listeners of a single kind of proxy.
+// Owns: nothing. Reads: plan/input. Never: plans a host, or the listeners of a single kind of proxy.
 package envoy
 
 import (
@@ -22,9 +22,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Outbound describes the outbound side of a scope of Envoys, without its hosts.
+// Outbound describes the outbound side of a scope of Envoys, without its hosts. A scope is the outbound configuration
+// of a group of proxies. Only the planner's goroutine may use an Outbound.
 type Outbound struct {
-	In      *input.Input
+	In      *input.Input                          // the stored configuration, as the plan reads it
 	Layer   *layer.Layer                          // receives the resources
 	Key     view.Scope                            // the key of the scope
 	Side    networkingv1.EnvoyFilter_PatchContext // the context of the side in EnvoyFilters
@@ -32,9 +33,10 @@ type Outbound struct {
 	Sidecar *model.Sidecar                        // may be nil; its outboundTrafficPolicy overrides the mesh's
 }
 
-// PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own
-// workload. Envoy waits for this assignment before it requests other resources. host.Variation replaces the assignment
-// for proxies whose service is known. Problems are appended to found.
+// PlanStatic plans the clusters that every Envoy has. For proxies with xds.CapSelfDiscovery it also plans an empty
+// assignment for the cluster of the proxies' own workload, because Envoy waits for this assignment before it requests
+// other resources. host.Variation replaces the assignment for proxies whose service is known. Problems are appended to
+// found.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -83,8 +85,9 @@ func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	}
 }
 
-// Fixed plans a resource that is constant during the life of the scope. If an EnvoyFilter has added a resource of the
-// same type and name, Fixed keeps that resource. Problems are appended to found.
+// Fixed plans a resource that is constant during the life of the scope, and stores it in Layer. If an EnvoyFilter has
+// added a resource of the same type and name (PlanAdded), Fixed keeps that resource. A Spec that cannot be built is
+// left out. Problems are appended to found.
 func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	if u, ok := o.In.Make(spec, model.MeshKey, found); ok && !o.Layer.Reserved(u.Res) {
 		o.Layer.Add(u)
@@ -127,9 +130,9 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown returns the way in which the proxies reach unknown hosts. ByName is true if the proxies resolve the names of
-// unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables that, and an outboundTrafficPolicy of the Sidecar
-// disables it
+// Unknown returns how the proxies reach hosts that are not in the configuration. ByName is true if the proxies resolve
+// the names of unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables ByName, and an outboundTrafficPolicy
+// of the Sidecar disables it
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). For
 // proxies without the extension, the mode has the effect of ALLOW_ANY.
 func (o Outbound) Unknown() dnscache.Unknown {
@@ -149,9 +152,9 @@ func (o Outbound) Passthrough() bool {
 	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// EgressProxy returns the name of the cluster that receives traffic to unknown destinations, by egressProxy of the
-// Sidecar's outboundTrafficPolicy, or "". The cluster exists only if the Sidecar imports the host. If it does not
-// exist, Envoy closes the connections
+// EgressProxy returns the name of the cluster that receives traffic to unknown destinations, from egressProxy of the
+// Sidecar's outboundTrafficPolicy; "": no egressProxy is set. The cluster exists only if the Sidecar imports the host.
+// Without the cluster, Envoy closes the connections
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -161,8 +164,8 @@ func (o Outbound) EgressProxy() string {
 	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
 }
 
-// CatchAll returns the virtual host for unknown hosts in a route configuration. The result is false if the route
-// configuration has a single virtual host for all names (see routes.Names).
+// CatchAll returns the Spec of the virtual host for unknown hosts in a route configuration. The result is false if
+// c.OneHost is set: the route configuration then has a single virtual host for all names.
 func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if c.OneHost {
 		return vhost.CatchAll{}, false
@@ -176,8 +179,8 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return spec, true
 }
 
-// VirtualHostCaps returns the capabilities of a scope on which virtual hosts and listeners depend. Capabilities that
-// only clusters read are left out.
+// VirtualHostCaps returns the proxy capabilities in a scope key on which virtual hosts and listeners depend. It clears
+// the capabilities that only clusters read.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
 }

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ConfigNamed returns the Config of the route configuration with a name. The name decides the fields: PORT sets Port;
-// HOST:PORT sets Port and OneHost; the name of the HTTP proxy sets WithPorts. A Unix socket, or any other name in a
-// listener of an EnvoyFilter, sets no field but Name.
+// ConfigNamed returns the Config of the route configuration with a name, by the form of the name. PORT sets Port;
+// HOST:PORT sets Port and OneHost; xds.HTTPProxy sets WithPorts. For a Unix socket and any other name, only Name is
+// set. A port has no leading zeros and is at most 65535.
 func ConfigNamed(name string) routes.Config {
 	c := routes.Config{Name: name}
 	switch {

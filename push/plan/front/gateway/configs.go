@@ -23,7 +23,7 @@ type config struct {
 	elsewhere gateways.Elsewhere
 }
 
-// newConfig returns the route configuration of one or more servers. bound is the port of the listener, and owners has
+// newConfig returns the route configuration of at least one server. bound is the port of the listener, and owners has
 // the owners of the listener's hosts.
 func newConfig(name string, bound uint32, servers []gateways.Server, owners *gateways.Owners) *config {
 	c := &config{Config: routes.Config{Name: name, Port: bound}, port: servers[0].Spec().GetPort().GetNumber(), servers: servers,

@@ -6,13 +6,15 @@
 //     servers with the hosts of VirtualServices that are bound to the servers' Gateways (virtualhosts.go).
 //     push/plan/routes plans them, virtual host by virtual host.
 //
-// The key of a scope names its Gateways, policies and settings (view.Scope.Gateways, view.Edge). So they stay the same
-// during the life of the scope. An edit of a Gateway or of a policy plans the scope from scratch, on a shadow; the pool
-// returns the same fragments for equal chains and virtual hosts. An edit of a VirtualService or of a service plans only
-// the affected virtual hosts and chains again.
+// A scope is the configuration of a group of equal routers. The key of a scope names its Gateways, policies and
+// settings (view.Scope.Gateways, view.Edge), so these stay the same during the life of the scope. An edit of a Gateway
+// or of a policy plans the scope from scratch, on an unpublished copy; the pool returns the same fragments for equal
+// chains and virtual hosts. An edit of a VirtualService or of a service plans only the affected virtual hosts and
+// chains again. The edge contains the records and settings, beside Gateways, that decide the listeners of a
+// router.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host, plan/inbound for the edge.  Never: the
-// choice of services or clusters of a host.
+// Owns: the listeners and route configurations of each scope. Reads: plan/host, plan/inbound for the edge. Never:
+// chooses the services or clusters of a host.
 package gateway
 
 import (
@@ -49,13 +51,14 @@ type Front struct {
 	// misdirects has the route configurations whose misdirected hosts have to be decided again in this step.
 	misdirects map[string]bool
 	sockets    []*socket
-	// connecting has the hosts and the destinations of VirtualServices with tcp or tls rules that chains were made from.
+	// connecting has the hosts and the destinations of VirtualServices with tcp or tls rules that chains were made
+	// from.
 	connecting map[string]bool
 }
 
 // New returns the front of a scope with a key and its host table, both without hosts. It plans the resources that are
-// constant during the life of the scope, and stores them in the layer `to`. patches are the patches of the routers.
-// Problems are in Problems.
+// constant during the life of the scope, and stores them in the layer `to`. patches are the EnvoyFilter patches of the
+// routers. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(side, names(key)...)
 	form.BySNI = passesBySNI(in, key)
@@ -92,7 +95,7 @@ func (f *Front) routesScope() routes.Scope {
 		Caps: envoy.VirtualHostCaps(f.Key), Proxy: f.Key.Routes}
 }
 
-// Fork implements front.Front.
+// Fork implements front.Front: it returns an independent copy with another scope key and another layer.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
 	next.Key, next.Layer, next.problems = key, to, f.problems.Clone()
@@ -108,16 +111,17 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return &next, next.hosts
 }
 
-// Read implements front.Front.
+// Read implements front.Front: it replaces the input that the front plans with.
 func (f *Front) Read(in *input.Input) { f.In, f.routes.In = in, in }
 
-// Touched implements front.Front. The edge depends on policies, extensions, services that select the router's Pod, and
-// providers.
+// Touched implements front.Front: it reports whether a change affects the edge. The edge depends on policies,
+// extensions, services that select the router's Pod, and extension providers.
 func (f *Front) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	return f.edge.Touched(readers, services, ports, served)
 }
 
-// Host implements front.Front. The result is always false, so the planner removes hosts without a service.
+// Host implements front.Front: it plans the virtual hosts of a host again, and marks the listeners to be planned in
+// Finish. The result is always false, so the planner removes hosts without a service.
 func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	if what.Has(input.CDS) && slices.Contains(f.edge.Reports.Hosts, name) {
 		f.TelemetryChanged()
@@ -141,11 +145,11 @@ func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	return false
 }
 
-// Endpoints implements front.Front. Chains by SNI depend on endpoints: there is a chain only if an endpoint accepts
-// mTLS.
+// Endpoints implements front.Front: it plans the chains by SNI of a host again. There is such a chain only if an
+// endpoint accepts mTLS.
 func (f *Front) Endpoints(h *host.Host, _ func()) { f.passBySNI(h.Name) }
 
-// TelemetryChanged implements front.Front.
+// TelemetryChanged implements front.Front: Finish decides the telemetry again.
 func (f *Front) TelemetryChanged() { f.reports = true }
 
 // report decides the telemetry of listeners again. If it differs, all listeners are planned again.
@@ -167,7 +171,7 @@ func (f *Front) report() {
 	}
 }
 
-// Finish implements front.Front.
+// Finish implements front.Front: it plans the marked listeners and route configurations.
 func (f *Front) Finish(yield func()) {
 	if f.reports {
 		f.report()
@@ -183,7 +187,7 @@ func (f *Front) Finish(yield func()) {
 	f.routes.Finish(yield)
 }
 
-// Variant implements front.Front.
+// Variant implements front.Front: it plans the route configurations that differ for a variation.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	ids := map[string][]string{}
 	for name := range v.ReroutedHosts() {
@@ -200,13 +204,13 @@ func (f *Front) Vary(view.Inputs) {}
 // Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
-// Done implements front.Front.
+// Done implements front.Front: it ends the step.
 func (f *Front) Done() { f.routes.Done() }
 
-// Problems implements front.Front.
+// Problems implements front.Front: it returns the problems found in the last plan, in a map that the caller owns.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
-// Freeze implements front.Front.
+// Freeze implements front.Front: it returns a snapshot of the patched Specs, for any goroutine.
 func (f *Front) Freeze() front.Frozen {
 	var specs []any
 	for _, s := range f.sockets {

@@ -10,10 +10,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// importsOf returns the Imports of a scope. By default, and for a gateway between networks, they include all exported
-// hosts. If the control plane filters the clusters of gateways, they include three groups of hosts: the destinations of
-// VirtualServices that are bound to the scope's Gateways, the services of extension providers, and the hosts of
-// clusters that its EnvoyFilters name (istio: pilot/pkg/model/push_context.go, GatewayServices).
+// importsOf returns the Imports of a scope. By default, and for a gateway between networks, the Imports include all
+// exported hosts. If the control plane filters the clusters of gateways, they include three groups of hosts: the
+// destinations of VirtualServices that are bound to the scope's Gateways, the services of extension providers, and the
+// hosts of clusters that the routers' EnvoyFilters name (istio: pilot/pkg/model/push_context.go, GatewayServices).
 func importsOf(in *input.Input, key view.Scope, patches input.PatchSet) *host.Imports {
 	if !key.Edge.Value().Routed || passesBySNI(in, key) {
 		return host.ImportAll()

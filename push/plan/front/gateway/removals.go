@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals implements front.Front.
+// Removals implements front.Front: it calls yield for each static cluster and each listener that a patch removes.
 func (f *Front) Removals(yield func(input.Removal)) {
 	removing := f.Patches.Removing()
 	if len(removing) == 0 {

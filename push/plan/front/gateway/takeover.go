@@ -123,7 +123,8 @@ func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 		if c.regex {
 			continue
 		}
-		// The hash of each prefix of the path is computed from the hash of the prefix that is one byte shorter (FNV-1a).
+		// The hash of each prefix of the path is computed from the hash of the prefix that is one byte shorter
+		// (FNV-1a).
 		hash := uint64(14695981039346656037)
 		for n := 0; ; n++ {
 			if before := prefixes[hash]; before != nil && before.path == c.path[:n] {

@@ -123,8 +123,9 @@ func (f *Front) decideBlackhole(c *config) {
 	}
 }
 
-// CatchAll implements routes.Names. The route configurations of servers have no catch-all, so Envoy answers 404 to
-// requests for unknown names.
+// CatchAll implements routes.Names: it returns the virtual host for unknown names, and whether there is one. The route
+// configurations of servers have no such virtual host, so Envoy answers 404. Other route configurations are those of
+// listeners that EnvoyFilters add.
 func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if f.configs[c.Name] != nil {
 		return vhost.CatchAll{}, false
@@ -132,18 +133,20 @@ func (f *Front) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return f.Outbound.CatchAll(c)
 }
 
-// Rivals implements routes.Names. There are no rivals, because each domain belongs to a single virtual host.
+// Rivals implements routes.Names: it returns ids, the virtual hosts that compete for a domain, unchanged. At gateways
+// each domain belongs to a single virtual host.
 func (f *Front) Rivals(_ routes.Config, _ *routes.VirtualHost, _ string, ids []string) []string {
 	return ids
 }
 
-// SameRank implements routes.Names. The result is always true, because there are no rivals.
+// SameRank implements routes.Names. The result is always true, because virtual hosts do not compete for a domain.
 func (f *Front) SameRank(_, _ *routes.VirtualHost) bool { return true }
 
-// Yields implements routes.Names. A virtual host never yields a domain.
+// Yields implements routes.Names. Both results are always false: a virtual host never yields a domain to another.
 func (f *Front) Yields(_, _ *routes.VirtualHost) (yields, reported bool) { return false, false }
 
-// Blame implements routes.Names. It returns the key of the VirtualService of the first rule, or zero without rules.
+// Blame implements routes.Names: it returns the object to report problems of a virtual host for. This is the
+// VirtualService of the first rule; without rules the key is zero.
 func (f *Front) Blame(vh *routes.VirtualHost) model.Key {
 	if rules := vh.Rules.All(); len(rules) > 0 {
 		return rules[0].VirtualService.Key

@@ -3,11 +3,12 @@
 // have names of the form host:port, and route configurations have names of the form outbound|port||host, as in Istio's
 // control plane (pilot/pkg/networking/grpcgen). Clients request each resource by its name.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: the choice of services, rules
-// or clusters of a host; the resources that servers request (plan/inbound).
+// Owns: the listeners and route configurations of each scope. Reads: plan/host. Never: chooses the services, rules or
+// clusters of a host; plans the resources that servers request (plan/inbound).
 //
-// The resources of a host depend on the host and on the destinations of its routes. They also depend on other hosts
-// whose full name equals a short name of the host. They are planned as one immutable value that scopes share.
+// A scope is the outbound configuration of a group of clients. The resources of a host depend on the host and on the
+// destinations of its routes. They also depend on other hosts whose full name equals a short name of the host. The
+// resources of one host are planned as one immutable value that scopes share.
 package grpc
 
 import (
@@ -57,7 +58,7 @@ type Front struct {
 }
 
 // New returns the front of a scope with a key and its host table, both without hosts. sidecar is nil if no Sidecar
-// applies. Resources are stored in the layer `to`; problems are in Problems.
+// applies. Resources are stored in the layer `to`. Front.Problems returns the problems found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Layer) (*Front, *host.Table) {
 	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, imports: host.ImportsOf(sidecar, key.Namespace),
 		reading: map[string]bool{}, step: map[string]bool{}, problems: input.Problems{}}
@@ -72,7 +73,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Laye
 	return f, f.hosts
 }
 
-// Fork implements front.Front.
+// Fork implements front.Front: it returns an independent copy with another scope key and another layer.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
 	if next.imports = nil; key != f.key {
@@ -87,21 +88,22 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return &next, next.hosts
 }
 
-// Read implements front.Front.
+// Read implements front.Front: it replaces the input that the front plans with.
 func (f *Front) Read(in *input.Input) { f.in = in }
 
 // Touched implements front.Front. The result is always false, because the key of the scope names all records on which
 // the front as a whole depends.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
-// Problems implements front.Front.
+// Problems implements front.Front: it returns the problems found in the last plan, in a map that the caller owns.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
 // Freeze implements front.Front. The result has no Specs, because no patches apply to these clients.
 func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
 
-// Host implements front.Front. The result is always false, so the planner removes hosts without a service: clients
-// cannot resolve a host that only VirtualServices name.
+// Host implements front.Front: it marks a host, and hosts with this name as a short name, to be planned in Finish. The
+// result is always false, so the planner removes hosts without a service: clients cannot resolve a host that only
+// VirtualServices name.
 func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
 		f.step[name] = true
@@ -111,10 +113,10 @@ func (f *Front) Host(name string, what input.Types, _ func()) (uses bool) {
 	return false
 }
 
-// Endpoints implements front.Front. Listeners and routes do not depend on endpoints.
+// Endpoints implements front.Front. It does nothing, because listeners and routes do not depend on endpoints.
 func (f *Front) Endpoints(*host.Host, func()) {}
 
-// TelemetryChanged implements front.Front. Applications without a proxy report their own traffic.
+// TelemetryChanged implements front.Front. It does nothing: applications without a proxy report their own traffic.
 func (f *Front) TelemetryChanged() {}
 
 // Vary implements front.Front. The front stores nothing about variations.
@@ -123,8 +125,8 @@ func (f *Front) Vary(view.Inputs) {}
 // Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
-// Finish implements front.Front. It removes all old resources before it adds new resources, because a short name may
-// move from one host to another.
+// Finish implements front.Front: it plans the marked hosts. It removes their old resources before it adds the others,
+// because a short name may move from one host to another.
 func (f *Front) Finish(yield func()) {
 	names := slices.Sorted(maps.Keys(f.step))
 	for _, name := range names {
@@ -137,15 +139,16 @@ func (f *Front) Finish(yield func()) {
 	}
 }
 
-// Done implements front.Front.
+// Done implements front.Front: it ends the step.
 func (f *Front) Done() {
 	if len(f.step) > 0 {
 		f.step = map[string]bool{}
 	}
 }
 
-// Variant implements front.Front. Routes may differ for the hosts whose rules read labels of the client, and for the
-// hosts that the variation reroutes. There are few such hosts, so all of them are planned each time.
+// Variant implements front.Front: it plans the route configurations that differ for a variation. They may differ for
+// the hosts whose rules read labels of the client, and for the hosts that the variation reroutes. There are few such
+// hosts, so all of them are planned each time.
 func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	if !first && len(f.step) == 0 {
 		return
@@ -170,7 +173,7 @@ func (f *Front) Variant(v *host.Variation, first bool, yield func()) {
 	v.Layer.Retain(xds.Route, names)
 }
 
-// Serving implements front.Front.
+// Serving implements front.Front: it returns the virtual hosts of the named hosts, sorted by route configuration.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for name, c := range f.called.All() {
 		if !named(name) {
@@ -188,8 +191,8 @@ func (f *Front) Serving(named func(host string) bool, v *host.Variation) (all []
 	return all
 }
 
-// Explain implements front.Front. For resources that do not differ in the variation, a TrafficSource with the host and
-// its service follows the Spec.
+// Explain implements front.Front: it returns the Spec of a listener or route configuration, or nil. For resources that
+// do not differ in the variation, a TrafficSource with the host and its service follows the Spec.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	if v != nil && v.Layer.Spec(of) != nil {
 		return []any{v.Layer.Spec(of)}
@@ -206,10 +209,10 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// Removals implements front.Front. No patches apply to gRPC's client.
+// Removals implements front.Front. It does nothing, because no patches apply to gRPC's client.
 func (f *Front) Removals(func(input.Removal)) {}
 
-// Describe implements front.Front.
+// Describe implements front.Front: it passes each decision to line, for tests.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.called.All() {
 		for _, u := range c.units() {

@@ -50,8 +50,8 @@ func (b *trafficPlan) chains(e *egress, p *model.ServicePort, protocol model.Pro
 	return append(r.out, c)
 }
 
-// routing derives chains from the tcp or tls rules of VirtualServices for one port. VirtualServices are added in order
-// of precedence. Connections that an earlier VirtualService matches never reach a later VirtualService.
+// routing derives filter chains from the tcp or tls rules of VirtualServices for one port. VirtualServices must be
+// added in order of precedence: connections that match an earlier VirtualService never reach a later one.
 type routing struct {
 	*trafficPlan
 	port     uint32
@@ -111,8 +111,8 @@ func (r *routing) connect(vs *model.VirtualService, field string, to []*networki
 	}
 }
 
-// claim records the connections that a rule of a VirtualService matches. If earlier VirtualServices match all of them,
-// it reports that the rule has no effect.
+// claim records the connections that a rule of a VirtualService matches. If earlier VirtualServices match all these
+// connections, claim reports that the rule has no effect.
 func (r *routing) claim(vs *model.VirtualService, field string, destinations []string, sni string) {
 	if len(destinations) == 0 {
 		destinations = []string{""}

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// egress is one egress listener of a Sidecar. A scope without egress listeners has a single egress that imports all
-// hosts.
+// egress is one egress listener of the Sidecar of a scope (a group of proxies with the same outbound configuration). A
+// scope without egress listeners has a single egress that imports all hosts.
 type egress struct {
 	*host.Imports
 	order    int    // the index within the scope; a listener of Envoy belongs to the first egress with traffic for it

@@ -7,8 +7,11 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain implements front.Front. After the Spec of a listener follow the front.TrafficSources of all traffic that is
-// not plain HTTP. After the Spec of a route configuration follow the Specs of its virtual hosts, in order.
+// Explain implements front.Front. It returns the Spec (the inputs of the build) of a listener or a route configuration,
+// for the proxies of the variation v, or for proxies without inputs if v is nil. After the Spec of a listener follow
+// front.TrafficSources: one for all plain HTTP, if an egress listener of a Sidecar configures it, and one for each host
+// with other traffic. After the Spec of a route configuration follow the Specs of its virtual hosts, in order. nil:
+// there is no such resource, or it has another type.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -26,12 +29,14 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// Serving implements front.Front.
+// Serving implements front.Front. It returns the virtual hosts of the hosts for which named returns true, as the
+// proxies of the variation v receive them; v may be nil.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	return f.routes.Serving(named, v)
 }
 
-// Describe implements front.Front.
+// Describe implements front.Front. It calls line, a function like fmt.Printf, for each decision of the front, in no
+// order. Tests compare fronts by these lines.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.entries.All() {
 		line("hostEntries %s: %v %v %v", name, c.traffic, c.reads, c.routes)
@@ -56,7 +61,7 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 }
 
 // sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common,
-// which only names the Sidecar.
+// which only names the Sidecar and is left out without one.
 func (ls *listeners) sources(l *outbound) (out []any) {
 	http, rest, _ := l.leading()
 	if http != nil {

@@ -43,8 +43,8 @@ func (k routeKey) config() routes.Config {
 	return c
 }
 
-// id returns the id of a host's virtual host within the route configuration. In the route configuration of the HTTP
-// proxy a host has one virtual host for each port.
+// id returns the id of a host's virtual host within the route configuration: the host, or for the HTTP proxy host:port,
+// since a host has a virtual host for each port there.
 func (k routeKey) id(host string) string {
 	if k.kind == ofProxy {
 		return xds.VirtualHost(host, k.port)

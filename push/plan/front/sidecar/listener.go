@@ -22,8 +22,8 @@ type listeners struct {
 	*scope
 	table   layer.Table[outbound] // by name
 	changed map[string]bool       // listeners to be planned again in this step
-	// touched has the listeners with TCP or TLS traffic of hosts that this step plans. Their traffic may be unchanged in
-	// the scope and differ in variations.
+	// touched has the listeners with TCP or TLS traffic of hosts that this step plans. The traffic may be unchanged in
+	// the scope, but changed in variations (for proxies with certain labels, for example).
 	touched map[string]bool
 	entries *layer.Table[hostEntries] // of the Front, for messages
 }
@@ -39,8 +39,8 @@ func (ls *listeners) fork(to *scope) *listeners {
 	return next
 }
 
-// outbound is one outbound listener with the traffic of its hosts. Only the traffic of the first egress listener is
-// used (leading).
+// outbound is one outbound listener with the traffic of its hosts. If several egress listeners have traffic for it,
+// only the traffic of the first is used (leading).
 type outbound struct {
 	layer.Unit
 	of    *editor
@@ -50,8 +50,8 @@ type outbound struct {
 	rest  []hostTraffic // all other traffic, sorted by egress listener and then by age of the service
 }
 
-// httpCount counts the hosts with plain HTTP at one egress listener. Their traffic is equal, except for the features
-// that some hosts need.
+// httpCount counts the hosts with plain HTTP at one egress listener. The hosts have equal traffic, except for the
+// features that some hosts need.
 type httpCount struct {
 	traffic
 	hosts int
@@ -169,7 +169,7 @@ func (ls *listeners) count(host string, t traffic, by int) {
 	}
 }
 
-// leading returns the traffic of the first egress listener that has traffic. The result is false without traffic.
+// leading returns the traffic of the first egress listener that has traffic. ok is false without traffic.
 func (l *outbound) leading() (http *httpCount, rest []hostTraffic, ok bool) {
 	egress := -1
 	if len(l.http) > 0 {

@@ -53,7 +53,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with each host that may have a domain too.
+// rivals calls visit with each host that may have the same domain.
 func (s *scope) rivals(domain string, visit func(host string)) {
 	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
@@ -78,7 +78,8 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 	}
 }
 
-// Rivals implements routes.Names.
+// Rivals implements routes.Names. It appends the ids of all virtual hosts that may have the same domain to ids, and
+// returns the extended slice. The appended ids may include the id of vh, and ids that do not exist.
 func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, ids []string) []string {
 	key := routeKey{port: vh.Port}
 	if c.WithPorts {
@@ -88,15 +89,16 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 	return ids
 }
 
-// Yields implements routes.Names. An alias with a virtual host of its own, by rules of a VirtualService, wins its names
-// from the host that it is an alias of. Otherwise the preceding host wins (precedes). The loss of a name to an alias is
-// not reported.
+// Yields implements routes.Names: it reports whether vh loses a common domain to rival. An alias has a virtual host of
+// its own if a VirtualService has rules for it; it then wins its names against the host that it is an alias of.
+// Otherwise the preceding host wins (precedes). reported is false if rival is an alias: then the loss is not a problem.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
 }
 
-// SameRank implements routes.Names.
+// SameRank implements routes.Names. It reports whether two versions of one host's virtual host win and lose against the
+// same rivals, because service, age and namespace are the same.
 func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	if a.Own != b.Own || a.Service == nil || b.Service == nil {
 		return a.Own == b.Own && a.Service == b.Service
@@ -123,8 +125,8 @@ func (s *scope) isAlias(name string) bool {
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names. It returns the key of the host's service, or else of the VirtualService of the first
-// rule.
+// Blame implements routes.Names. It returns the key of the object to which problems of vh are attributed: the host's
+// service or, without a service, the VirtualService of the first rule. The key is zero without both.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key

@@ -2,8 +2,9 @@ package sidecar
 
 import "navarch.io/navarch/push/plan/front"
 
-// Freeze implements front.Front. The result includes listeners and published route configurations, without those of
-// variations. The Specs of listeners are collected now, because steps change listeners in place.
+// Freeze implements front.Front. It returns a snapshot of the Specs that EnvoyFilters may patch, of listeners and
+// published route configurations, without those of variations. Any goroutine may call the result. The Specs of
+// listeners are collected by Freeze, because steps change listeners in place. Freeze must not be called within a step.
 func (f *Front) Freeze() front.Frozen {
 	if len(f.patches) == 0 {
 		return func(func(any)) {}

@@ -8,8 +8,8 @@ import (
 
 // The HTTP proxy is a listener at loopback that applications use as an HTTP proxy (MeshConfig proxyHttpPort). It uses
 // the route configuration http_proxy, which contains a virtual host for each HTTP port of each host. The names in
-// requests include the port of the host, so names are compared with the port. Port 80 may be left out. Istio's control
-// plane has the same domains, but makes Envoy remove the port from requests, so only port 80 is reachable there.
+// requests include the port of the host, so domains include the port; for port 80 there is a domain without the port
+// too. istiod has the same domains, but makes Envoy remove the port from requests, so only port 80 is reachable there.
 
 // proxyPort returns the port of the HTTP proxy, or 0 if the mesh has no HTTP proxy.
 func (s *scope) proxyPort() uint32 {

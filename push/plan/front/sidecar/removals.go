@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Removals implements front.Front.
+// Removals implements front.Front. It calls yield for each outbound listener, and for each cluster without a host, that
+// an EnvoyFilter removes as a whole, once for each patch. Such resources are not planned.
 func (f *Front) Removals(yield func(input.Removal)) {
 	removing := f.patches.Removing()
 	if len(removing) == 0 {

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope contains the constant inputs of a scope, its hosts, and the state that the Front and its tables share.
+// scope contains the inputs and the hosts of a scope, and the state that the Front and its tables share. A scope is a
+// group of proxies with the same outbound configuration (view.Scope).
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer
@@ -24,15 +25,16 @@ type scope struct {
 	problems input.Problems
 	reports  reports
 	ports    map[servedBy][]uint32 // cache of portsOf, until the step is done
-	// own marks the listeners that belong to this scope alone. All other listeners are shared with forks. The scope copies
-	// a shared listener before it changes it.
+	// own marks the listeners that belong to this scope alone. All other listeners are shared with forks, and are
+	// copied before the first change.
 	own *editor
 }
 
 // editor identifies the scope that may change a listener in place.
 type editor struct{ _ byte }
 
-// fork returns a copy for another key and layer. Listeners of both are shared from now on, so neither owns them.
+// fork returns a copy for another key and layer. The copy and the original share all present listeners, so neither may
+// change them in place.
 func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	s.own = &editor{}
 	next := *s
@@ -55,7 +57,8 @@ func (s *scope) outbound() envoy.Outbound {
 	return envoy.Outbound{In: s.in, Layer: s.layer, Key: s.key, Side: side, Patches: s.patches, Sidecar: s.sidecar}
 }
 
-// CatchAll implements routes.Names.
+// CatchAll implements routes.Names. It returns the virtual host for all names that no other virtual host has, without
+// patches. The result is false if the route configuration needs no such virtual host.
 func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) { return s.outbound().CatchAll(c) }
 
 // routesScope returns the common inputs of the scope's route configurations.

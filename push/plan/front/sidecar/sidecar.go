@@ -1,11 +1,15 @@
-// Package sidecar is the front of sidecars. It plans the outbound listeners, and the route configurations that these
-// listeners request. A Sidecar's egress listeners decide the hosts of the listeners; without a Sidecar, all hosts are
-// included.
+// Package sidecar plans the outbound listeners of sidecars, and the route configurations that these listeners request.
+// It is a front: the part of the plan that is specific to one kind of proxy. Its input is the host table of a scope, a
+// group of proxies with the same outbound configuration. The egress listeners of the scope's Sidecar decide the hosts
+// of the listeners; without a Sidecar, all hosts are included.
 //
 // Owns: the listeners of each scope.  Reads: plan/host.  Never: the choice of services, rules or clusters of a host.
 //
 // Each host adds traffic to listeners, and virtual hosts to route configurations. A listener is planned from the
 // traffic of all its hosts. push/plan/routes plans the route configurations.
+//
+// A change is planned in one step. Proxies of a scope may differ in inputs, such as labels, that some rules read. For
+// each combination of inputs a variation contains the resources that differ from those of proxies without inputs.
 package sidecar
 
 import (
@@ -29,7 +33,8 @@ import (
 )
 
 // Front implements front.Front for one scope of sidecars. It contains the listeners and route configurations, and the
-// entries of each host in both.
+// entries of each host in both. Only the planner's goroutine may use it. The function yield of its methods is called
+// between two pieces of work.
 type Front struct {
 	*scope
 	listeners *listeners
@@ -68,9 +73,9 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 	return out
 }
 
-// New returns the front of a scope with a key and its host table, both without hosts. It plans the resources that are
-// constant during the life of the scope, and stores them in the layer `to`. sidecar is nil if no Sidecar applies.
-// Problems are in Problems.
+// New returns the front of the scope with a key, and the scope's host table, both without hosts. It plans the resources
+// that are constant during the life of the scope, and stores them in the layer `to`. sidecar is nil if no Sidecar
+// applies. Problems are in Problems.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
@@ -92,14 +97,15 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	return f, s.hosts
 }
 
-// Read implements front.Front.
+// Read implements front.Front: it replaces the input that the front plans with.
 func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
 
-// Touched implements front.Front. The result is always false, because the key of the scope names all records on which
-// the front as a whole depends.
+// Touched implements front.Front. The result is always false: a front as a whole depends only on records that are named
+// in the key of its scope, and a change of these makes another scope.
 func (f *Front) Touched(_, _ map[model.Key]bool, _, _ map[string]bool) bool { return false }
 
-// Problems implements front.Front.
+// Problems implements front.Front. It returns the problems of the last plan, by the part of the plan; the caller owns
+// the map.
 func (f *Front) Problems() input.Problems {
 	all := f.problems.Clone()
 	var varied []input.Problem
@@ -110,7 +116,8 @@ func (f *Front) Problems() input.Problems {
 	return all
 }
 
-// Fork implements front.Front.
+// Fork implements front.Front. It returns a copy of the front and of its host table, with another scope key and layer.
+// Changes of one front do not affect the other. Fork must not be called within a step.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
 	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.Fork(s.routesScope(), s),
@@ -119,7 +126,8 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return next, s.hosts
 }
 
-// Host implements front.Front.
+// Host implements front.Front. It plans the traffic of a host if what has input.LDS, and its virtual hosts if what has
+// input.RDS. uses is true if the host has traffic or virtual hosts afterwards. The host table must have the host.
 func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	h, now := f.hosts.Get(name), f.entriesOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {
@@ -136,8 +144,9 @@ func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	return len(now.traffic)+len(now.routes) > 0
 }
 
-// Endpoints implements front.Front. Only the listeners of headless services depend on endpoints: there is one at the
-// address of each endpoint.
+// Endpoints implements front.Front. It plans the traffic of a host again after a change of its endpoints alone. Only
+// headless services have listeners that depend on endpoints: one at the address of each endpoint. h must have a
+// service.
 func (f *Front) Endpoints(h *host.Host, yield func()) {
 	if h.Service.Spec.GetHeadless() {
 		now := f.entriesOf(h.Name)
@@ -210,7 +219,8 @@ func (f *Front) planEntries(h *host.Host, old []routeKey, yield func()) []routeK
 	return now
 }
 
-// Finish implements front.Front.
+// Finish implements front.Front. It plans the listeners and route configurations that the hosts of the step have
+// changed, and the telemetry of listeners if TelemetryChanged was called.
 func (f *Front) Finish(yield func()) {
 	if f.reports.stale {
 		f.report()
@@ -240,7 +250,8 @@ func (f *Front) useRoutes(l *outbound, by int) {
 	}
 }
 
-// Done implements front.Front.
+// Done implements front.Front: it ends the step, and forgets which listeners and route configurations the step has
+// changed.
 func (f *Front) Done() {
 	f.reports.again = false
 	clear(f.ports)

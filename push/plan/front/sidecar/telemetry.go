@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// reports contains the telemetry of a scope's listeners.
+// reports contains the telemetry (logs, metrics and spans) that a scope's listeners report.
 type reports struct {
 	spec build.Spec // for proxies without inputs: no Telemetry selects them, and they send no spans
 
@@ -58,13 +58,14 @@ func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
 	return out.Spec
 }
 
-// Vary implements front.Front.
+// Vary implements front.Front. It decides and stores the telemetry for proxies with these inputs, unless it is stored
+// already.
 func (f *Front) Vary(inputs view.Inputs) { f.reportsOf(inputs) }
 
-// Forget implements front.Front.
+// Forget implements front.Front. It drops the stored telemetry for proxies with these inputs, if any.
 func (f *Front) Forget(inputs view.Inputs) { delete(f.reports.varied, inputs) }
 
-// TelemetryChanged implements front.Front.
+// TelemetryChanged implements front.Front: the next Finish decides the telemetry of listeners again.
 func (f *Front) TelemetryChanged() { f.reports.stale = true }
 
 // report decides the telemetry of listeners again. If it differs, all listeners are planned again.

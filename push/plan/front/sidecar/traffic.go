@@ -26,7 +26,7 @@ type traffic struct {
 	features features // the optional features that the host needs for HTTP
 	route    routeKey // the route configuration for HTTP, or for connections that are detected as HTTP
 	chains   intern.List[listener.Chain]
-	from     *model.Service // the service; of several services at one address the oldest decides
+	from     *model.Service // the service that defines the port; of several services at one address the oldest has precedence
 }
 
 // features contains the optional features of a connection manager that a host needs.
@@ -35,7 +35,8 @@ type features struct {
 	dynamic bool // proxies resolve the name of each request to the host
 }
 
-// trafficPlan derives the traffic of one host, for the proxies of a perspective.
+// trafficPlan derives the traffic of one host for the proxies of a perspective: those of a variation, or those without
+// inputs.
 type trafficPlan struct {
 	*scope
 	host  *host.Host

@@ -6,9 +6,12 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Variant implements front.Front. In a variation, route configurations and listeners may differ for two reasons: a rule
-// of a VirtualService reads the inputs, or a DestinationRule of a host or of its destinations does. Listeners may
-// differ for further reasons, see variedListeners.
+// Variant implements front.Front. It plans the listeners and route configurations that differ for the proxies of a
+// variation, and stores them in the variation's layer. If first is true it plans all of them, otherwise those that the
+// step has changed. It is called after Finish.
+//
+// A route configuration or listener differs if a rule of a VirtualService reads the variation's inputs, or if a
+// DestinationRule of a host or of its destinations does. Listeners may differ for further reasons (variedListeners).
 //
 // A step changes the differences only for its own hosts. If the DestinationRules of a destination change, the table of
 // effects in push/plan adds the hosts with routes to the destination to the step.

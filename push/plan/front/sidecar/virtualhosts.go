@@ -16,7 +16,8 @@ const withoutService = 80
 
 // virtualHostsOf maps route configurations to the virtual hosts of a host. The host has a virtual host for each of its
 // ports with HTTP or a detected protocol. A host that a VirtualService lists also has virtual hosts at the ports of
-// portsNamed. Only egress listeners that import the host count. The result is empty for the host *.
+// portsNamed. Only egress listeners count that import the host or, at the ports of portsNamed, a host of the
+// VirtualService. The result is empty for the host *.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
