@@ -42,8 +42,8 @@ type Yielder struct {
 // sleeps for half a millisecond, and the computation then runs as long as it has waited: it keeps half of a processor.
 func NewYielder() Yielder { return Yielder{began: time.Now()} }
 
-// NewPatientYielder returns a Yielder for a computation on behalf of one client, such as an admission review. In a crowd
-// it waits until all goroutines before it have run.
+// NewPatientYielder returns a Yielder for a computation on behalf of one client, such as an admission review. In a
+// crowd it waits until all goroutines before it have run.
 func NewPatientYielder() Yielder { return Yielder{began: time.Now(), patient: true} }
 
 // Yield yields to other goroutines if half a millisecond has passed since the beginning or the last yield. A

@@ -64,8 +64,8 @@ func TestYielderOfShortWork(t *testing.T) {
 	}
 }
 
-// In a crowd of busy goroutines a computation that all proxies wait for does not wait for the whole crowd at each yield.
-// One on behalf of a client does.
+// In a crowd of busy goroutines a computation that all proxies wait for does not wait for the whole crowd at each
+// yield. One on behalf of a client does.
 func TestYielderInACrowd(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const crowd, turns = 200, 10

@@ -169,8 +169,8 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 		strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
 }
 
-// sameText reports whether two matches are equal. It compares 45,000 pairs for a VirtualService of 300 routes, for which
-// proto.Equal takes ten times as long.
+// sameText reports whether two matches are equal. It compares 45,000 pairs for a VirtualService of 300 routes, for
+// which proto.Equal takes ten times as long.
 func sameText(a, b *networkingv1.StringMatch) bool {
 	switch m := a.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:

@@ -302,3 +302,30 @@ func TestLargeWalksAreDivided(t *testing.T) {
 		t.Errorf("%d objects were emitted, %d files read at once at most", len(seen), most)
 	}
 }
+
+// A part has the events of one namespace in their order, and at most partBytes unless one object has more.
+func TestPartsAreSmall(t *testing.T) {
+	var events []object.Event
+	put := func(namespace, name string, size int) {
+		id := object.ID{Namespace: namespace, Name: name}
+		events = append(events, object.Event{Op: object.Put, ID: id, Object: &object.Object{ID: id, JSON: make([]byte, size)}})
+	}
+	put("evil", "a", partBytes/2)
+	put("shop", "web", 100)
+	put("evil", "b", partBytes/2)
+	put("evil", "c", 1)
+	put("evil", "d", 2*partBytes)
+	put("evil", "e", 1)
+	events = append(events, object.Event{Op: object.Delete, ID: object.ID{Namespace: "shop", Name: "old"}})
+	var got []string
+	for _, part := range byNamespace(events) {
+		var names []string
+		for _, e := range part {
+			names = append(names, e.ID.Name)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	if want := []string{"a b", "web old", "c", "d", "e"}; !slices.Equal(got, want) {
+		t.Errorf("parts are %q, want %q", got, want)
+	}
+}

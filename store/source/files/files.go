@@ -235,19 +235,27 @@ func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 	}
 }
 
+// partBytes bounds the objects of one part of byNamespace, unless one object alone has more: some ten milliseconds of
+// processor time in the ingester, after which other namespaces have a turn.
+const partBytes = 64 << 10
+
 // byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted together
-// with changes of others.
+// with changes of others, and by bytes, so that they do not delay changes of others.
 func byNamespace(events []object.Event) (parts [][]object.Event) {
-	at := map[object.ID]int{}
+	type part struct{ at, bytes int }
+	last := map[object.ID]part{}
 	for _, e := range events {
-		namespace := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}
-		i, known := at[namespace]
-		if !known {
-			i = len(parts)
-			at[namespace] = i
+		namespace, size := object.ID{Origin: e.ID.Origin, Namespace: e.ID.Namespace}, 0
+		if e.Object != nil {
+			size = len(e.Object.JSON)
+		}
+		p, known := last[namespace]
+		if p.bytes += size; !known || p.bytes > partBytes {
+			p = part{len(parts), size}
 			parts = append(parts, nil)
 		}
-		parts[i] = append(parts[i], e)
+		parts[p.at] = append(parts[p.at], e)
+		last[namespace] = p
 	}
 	return parts
 }

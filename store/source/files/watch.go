@@ -151,9 +151,9 @@ const (
 type sizes func(path string) int64
 
 // take returns the burst if it has ended or is cut, and starts the next one. A burst that has more than mostBytes is
-// divided: folders take turns, and the other files stay for the next burst, which is due at once. endless reports that
-// related changes cannot be recognised, because this burst was divided, or because it and the one before it were cut. Of
-// an endless burst at most most files are taken.
+// divided: folders take turns, and the other files stay for the next burst, which is due at once. endless reports
+// that related changes cannot be recognised, because this burst was divided, or because it and the one before it were
+// cut. Of an endless burst at most most files are taken.
 func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false
@@ -190,8 +190,8 @@ func (d *dirty) add(path string, now time.Time) {
 	}
 }
 
-// divide returns the paths that are read now, at most count with at most mostBytes, and those that are left. If some are
-// left, folders alternate, and paths without a file come last unless they have waited longestHold.
+// divide returns the paths that are read now, at most count with at most mostBytes, and those that are left. If some
+// are left, folders alternate, and paths without a file come last unless they have waited longestHold.
 func divide(noted map[string]time.Time, now time.Time, count int, size sizes) (paths, left []string) {
 	paths = slices.Sorted(maps.Keys(noted))
 	sum, bytes := int64(0), map[string]int64{}
