@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"navarch.io/navarch/store/loop"
 )
@@ -112,12 +113,26 @@ func (s *Scanner) End() error {
 // deeply.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
+		if plain(raw) {
+			return each(string(raw[1 : len(raw)-1]))
+		}
 		var key string
 		if err := json.Unmarshal(raw, &key); err != nil {
 			return err
 		}
 		return each(key)
 	})
+}
+
+// plain reports whether a JSON string stands for the bytes between its quotes: ASCII without escapes, as nearly all keys.
+// json.Unmarshal takes some thirty times as long.
+func plain(raw []byte) bool {
+	for _, c := range raw[1 : len(raw)-1] {
+		if c < ' ' || c >= utf8.RuneSelf || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // Skip moves past the next value. Errors: it is not JSON, or is nested too deeply.
