@@ -36,7 +36,11 @@ func commands(s *stage) error {
 	if err := s.joined(nil); err != nil {
 		return err
 	}
-	// Replicas may be busy with the last joins.
+	// Replicas may be busy with the last joins, and then collect what the joins left.
+	_, peak := usage(s.watched())
+	if _, err := s.settledMemory(peak); err != nil {
+		return err
+	}
 	if err := s.await("all replicas answer", s.status); err != nil {
 		return err
 	}

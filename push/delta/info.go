@@ -1,9 +1,7 @@
 package delta
 
 import (
-	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 )
 
 // Resumed is the value of Info.Sent and Info.Acked for a resumed type without responses. The client has listed the
@@ -23,56 +21,12 @@ type Info struct {
 	AckedRevision int64             // the store's revision of the last ACK
 	InFlight      int               // number of unacknowledged responses
 	Overrides     int               // number of names with a state of their own
-	Version       string            // hash of the client's resources; responses in flight count as accepted
-	Held          int               // number of the client's resources, counted in the same way
 	Refused       map[string]string // maps names to refused versions that the newest set has
 }
 
-// Sums caches hashes of held resources (Info.Version) while many clients are described. The cost of a hash grows with
-// the number of resources, and many clients hold the same resources. The zero Sums is ready for use. It keeps resources
-// alive until it is dropped. One goroutine at a time may use it.
-type Sums struct{ of map[holding]sum }
-
-// holding identifies the resources that a client without overrides holds.
-type holding struct {
-	stack manifest.Stack
-	all   bool
-	names intern.List[string]
-}
-
-// sum is the number and hash of held resources.
-type sum struct {
-	held    int
-	version string
-}
-
-// sum returns the hash of a client's resources of a type. A nil Sums caches nothing.
-func (k *Sums) sum(ty *typed) sum {
-	of := func() sum {
-		all := ty.holding()
-		return sum{len(all), setVersion(all)}
-	}
-	if k == nil || !ty.subscribed || len(ty.overrides) > 0 {
-		return of()
-	}
-	key := holding{ty.sent, ty.all, ty.names}
-	one, known := k.of[key]
-	if !known {
-		if one = of(); k.of == nil {
-			k.of = map[holding]sum{}
-		}
-		k.of[key] = one
-	}
-	return one
-}
-
-// Info describes one type; the zero Info for a dynamic type that was not requested. The cost grows with the number of
-// the client's resources.
-func (s *State) Info(t xds.Type) Info { return s.InfoWith(t, nil) }
-
-// InfoWith describes one type, as Info does. Calls for clients with equal resources share hashes by sums; nil: nothing
-// is shared.
-func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
+// Info describes one type; the zero Info for a dynamic type that was not requested. The cost does not grow with the
+// number of the client's resources, because the status of a fleet describes all clients.
+func (s *State) Info(t xds.Type) Info {
 	ty := s.typed(t)
 	if ty == nil {
 		return Info{}
@@ -91,8 +45,6 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 			i.Acked = Resumed
 		}
 	}
-	held := sums.sum(ty)
-	i.Held, i.Version = held.held, held.version
 	for name := range ty.overrides {
 		if refused := s.Quarantined(t, name); refused != "" {
 			if i.Refused == nil {

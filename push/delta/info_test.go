@@ -3,7 +3,6 @@ package delta
 import (
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -58,31 +57,26 @@ func TestStandingOfOneResource(t *testing.T) {
 	}
 }
 
-// Clients with the same resources are summed once. A client that has refused a resource, or requests other names, is
-// summed separately.
-func TestSums(t *testing.T) {
-	set := &manifest.Set{Revision: 1}
-	set.Types[xds.Route] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Route, "r@1"), thing(xds.Route, "other@1")})
-	shared := &Names{}
-	client := func(fails bool, names ...string) *State {
-		s := New(Config{Names: shared}, set)
-		s.Request(Request{Type: xds.Route, Subscribe: slices.Values(names)}, nil)
+// The description of a client costs as much with two resources as with thousands.
+func TestInfoIsCheap(t *testing.T) {
+	cost := func(resources int) float64 {
+		var all []*xds.Resource
+		for i := range resources {
+			all = append(all, thing(xds.Route, fmt.Sprintf("r%d@1", i)))
+		}
+		set := &manifest.Set{Revision: 1}
+		set.Types[xds.Route] = evolve(manifest.Stack{}, all)
+		s := New(Config{}, set)
+		s.Request(Request{Type: xds.Route, Subscribe: slices.Values([]string{"*"})}, nil)
 		r, _ := s.Next()
-		s.Request(Request{Type: xds.Route, Nonce: r.Nonce, Failed: fails, Error: "no"}, nil)
-		return s
-	}
-	sums := &Sums{}
-	for i, s := range []*State{client(false, "r", "other"), client(false, "r", "other"), client(true, "r", "other"), client(false, "r")} {
-		if got, want := s.InfoWith(xds.Route, sums), s.Info(xds.Route); !reflect.DeepEqual(got, want) {
-			t.Errorf("%d: %+v, by itself %+v", i, got, want)
+		s.Request(Request{Type: xds.Route, Nonce: r.Nonce}, nil)
+		if i := s.Info(xds.Route); !i.Synced {
+			t.Fatalf("%+v", i)
 		}
-		if want := []int{1, 1, 1, 2}[i]; len(sums.of) != want {
-			t.Errorf("%d: %d sums, want %d", i, len(sums.of), want)
-		}
+		return testing.AllocsPerRun(10, func() { s.Info(xds.Route) })
 	}
-	first := client(false, "r", "other")
-	if n := testing.AllocsPerRun(10, func() { first.InfoWith(xds.Route, sums) }); n > 2 {
-		t.Errorf("%v allocations for what is known", n)
+	if few, many := cost(2), cost(5000); many > few {
+		t.Errorf("%v allocations with 5,000 resources, %v with two", many, few)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/meaning"
@@ -243,11 +242,11 @@ func nameOf(key model.Key) string {
 }
 
 // unreachable returns the routes that the plan leaves out of a virtual host because earlier routes match all their
-// requests.
-func (j *judge) unreachable(h *plan.Handle, config, host string) []*routev3.Route {
-	for _, spec := range j.base.Planner.Explain(h, xds.Route, config) {
-		if of, is := spec.(vhost.Spec); is && xds.VirtualHost(of.Host, of.Port) == host {
-			return of.Unreachable()
+// requests. name is that of the virtual host, host:port; nil if the route configuration has no such virtual host.
+func (j *judge) unreachable(h *plan.Handle, config, name string) []*routev3.Route {
+	for _, r := range j.base.Planner.Serving(h, name[:max(0, strings.LastIndexByte(name, ':'))]) {
+		if r.Config == config && xds.VirtualHost(r.Spec.Host, r.Spec.Port) == name {
+			return r.Spec.Unreachable()
 		}
 	}
 	return nil

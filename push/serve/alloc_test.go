@@ -153,7 +153,7 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 	}
 	for i := range 3 {
 		last := join(i)
-		resources = last.state.Info(xds.Cluster).Held + last.state.Info(xds.Endpoint).Held
+		resources = len(last.state.Holding(xds.Cluster)) + len(last.state.Holding(xds.Endpoint))
 	}
 	const runs = 20
 	var before, after runtime.MemStats

@@ -39,11 +39,12 @@ func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string)
 			continue
 		}
 		since, owes := st.debts.Owes(of)
-		if !owes {
-			since = time.Time{}
-		}
-		if resumes := st.client.Holds && st.may.Load() == anyPlan; !owes && !resumes {
+		resumes := st.client.Holds && st.may.Load() == anyPlan
+		if !owes && !resumes {
 			continue
+		}
+		if resumes { // the client has not been up to date on this stream
+			since = time.Time{}
 		}
 		if count++; len(owing) < most {
 			owing[st.id] = Owing{Since: since, Turn: st.proxy.Set().Plan > st.may.Load()}

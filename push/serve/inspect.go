@@ -53,12 +53,12 @@ func (s *Server) inspect(of func(*stream) bool) []StreamInfo {
 		}
 	}
 	all := make([]StreamInfo, 0, len(seen))
-	sums, withheld := &delta.Sums{}, map[string][]quarantine.Withheld{}
+	withheld := map[string][]quarantine.Withheld{}
 	for _, w := range s.cfg.Quarantine.Withheld() {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
 	for _, st := range seen {
-		all = append(all, st.info(withheld, sums))
+		all = append(all, st.info(withheld))
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
@@ -109,25 +109,24 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	return all
 }
 
-// info describes a joined stream. withheld maps a view to its withheld versions. sums caches hashes that clients with
-// equal resources share.
-func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Sums) StreamInfo {
+// info describes a joined stream. withheld maps a view to its withheld versions.
+func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.proxy.ID(), Namespace: st.proxy.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.proxy.Set().Revision}
 	if at := st.movedAt.Load(); at != 0 {
 		i.Behind = time.Unix(0, at)
 	}
-	st.describe(&i, st.srv.cfg.AgentTypes, sums)
+	st.describe(&i, st.srv.cfg.AgentTypes)
 	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i
 }
 
 // describe adds the state of the protocol to a description.
-func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums) {
+func (x *exchange) describe(i *StreamInfo, agents []AgentType) {
 	x.locked(func() {
 		i.Unacked = x.state.Unacked()
 		for t := range xds.NumTypes {
-			i.Types[t] = x.state.InfoWith(t, sums)
+			i.Types[t] = x.state.Info(t)
 		}
 		i.Warming = x.state.Warming(time.Now())
 		i.AgentSubscriptions, i.Refusals = x.agentSubscriptionInfo(agents), x.standing()

@@ -192,7 +192,11 @@ func TestRetryThatFails(t *testing.T) {
 	// The stream records the refusal after the quarantine does.
 	eventually(t, "the stream says what its proxy refused, and holds", func() bool {
 		i := w.s.Inspect()
-		return len(i) == 1 && len(i[0].Refusals) == 1 && i[0].Types[xds.Cluster].Held == 1
+		if len(i) != 1 || len(i[0].Refusals) != 1 {
+			return false
+		}
+		held, _ := w.s.Dump(i[0].ID)
+		return len(held[xds.Cluster]) == 1
 	})
 	gone := w.joinsWithout("spiffe://four", "")
 	w.now.Add(int64(2 * quarantine.DefaultPause))

@@ -287,6 +287,18 @@ func TestGatewayCredentials(t *testing.T) {
 		t.Errorf("a Secret that was deleted: %v", err)
 	}
 	moves("after all that", "site.yaml", credential("site", newSite(t, 103)), presents(address, "site.test", 103))
+
+	write(t, dir, "readers.yaml", readers("nobody"))
+	eventually(t, patience, func() error { // absent for a proxy without the right
+		sent, removed, err := secretsAs(t, d, data, "kubernetes://site")
+		if err == nil && (len(sent) != 0 || len(removed) != 1) {
+			err = fmt.Errorf("sent %q, removed %q", sent, removed)
+		}
+		return err
+	})
+	if err := presents(address, "site.test", 103)(); err != nil {
+		t.Errorf("a Secret whose right was withdrawn: %v", err)
+	}
 }
 
 // secretsAs asks for Secrets as another Pod of the gateway does.

@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,8 +36,9 @@ import (
 	"navarch.io/navarch/shard/member"
 )
 
-// Method is the full gRPC name of the method for a question. Request and response are a google.protobuf.BytesValue with
-// JSON: a Question, and a Reply.
+// Method is the full gRPC name of the method for a question. The request is a stream of google.protobuf.BytesValue,
+// which together are the JSON of a Question; each has at most maxPiece bytes. The response is one BytesValue with the
+// JSON of a Reply. A peer has to prove that it is a replica before its second message is read.
 const Method = "/" + service + "/Ask"
 
 const service = "navarch.api.v1.Replicas"
@@ -49,6 +51,7 @@ const (
 	maxQuestion = 16 << 10
 	maxBody     = 4 << 20
 	maxPacked   = 8 << 20  // of a question with a body
+	maxPiece    = 16 << 10 // of one message; a client without proof may send 32 KiB
 	maxReply    = 64 << 20 // a dump of one proxy has tens of megabytes
 	maxReplicas = 256      // asked at once
 )
@@ -143,14 +146,32 @@ func (r *Replicas) askOne(ctx context.Context, address string, raw []byte) (repl
 		return reply, err
 	}
 	defer conn.Close()
-	answer := &wrapperspb.BytesValue{}
-	if err := conn.Invoke(ctx, Method, wrapperspb.Bytes(raw), answer); err != nil {
+	answer, err := exchange(ctx, conn, raw)
+	if err != nil {
 		return reply, explained(ctx, err)
 	}
 	if err := json.Unmarshal(answer.GetValue(), &reply); err != nil {
 		return reply, fmt.Errorf("its answer cannot be read: %w", err)
 	}
 	return reply, nil
+}
+
+// exchange sends an encoded question in pieces, and returns the answer. Errors are those of the call.
+func exchange(ctx context.Context, conn *grpc.ClientConn, raw []byte) (*wrapperspb.BytesValue, error) {
+	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, Method)
+	if err != nil {
+		return nil, err
+	}
+	for piece := range slices.Chunk(raw, maxPiece) {
+		if err := call.SendMsg(wrapperspb.Bytes(piece)); err != nil { // io.EOF: RecvMsg has the reason
+			break
+		}
+	}
+	if err := call.CloseSend(); err != nil {
+		return nil, err
+	}
+	answer := &wrapperspb.BytesValue{}
+	return answer, call.RecvMsg(answer)
 }
 
 // explained converts the error of a failed call into one for operators; it may match ErrUnable.
@@ -180,30 +201,29 @@ type Server struct {
 // Register adds the service to a gRPC server that requests and verifies client certificates.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Ask", Handler: handle}}}, s)
+		Streams: []grpc.StreamDesc{{StreamName: "Ask", Handler: handle, ClientStreams: true}}}, s)
 }
 
-func handle(srv any, ctx context.Context, read func(any) error, ic grpc.UnaryServerInterceptor) (any, error) {
-	in := &wrapperspb.BytesValue{}
-	if err := read(in); err != nil {
-		return nil, err
+func handle(srv any, call grpc.ServerStream) error {
+	answer, err := srv.(*Server).ask(call)
+	if err != nil {
+		return err
 	}
-	call := func(ctx context.Context, in any) (any, error) {
-		return srv.(*Server).ask(ctx, in.(*wrapperspb.BytesValue).GetValue())
-	}
-	if ic == nil {
-		return call(ctx, in)
-	}
-	return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: Method}, call)
+	return call.SendMsg(answer)
 }
 
 // ask answers a replica. Errors are gRPC statuses: PermissionDenied for other clients.
-func (s *Server) ask(ctx context.Context, raw []byte) (*wrapperspb.BytesValue, error) {
+func (s *Server) ask(call grpc.ServerStream) (*wrapperspb.BytesValue, error) {
+	ctx := call.Context()
 	if err := s.Proof.caller(ctx); err != nil {
 		return nil, status.Errorf(codes.PermissionDenied, "only replicas of this control plane are answered: %v", err)
 	}
 	if err := s.Admitted(ctx); err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	raw, err := received(call)
+	if err != nil {
+		return nil, err
 	}
 	q, err := decode(raw)
 	if err != nil {
@@ -217,6 +237,22 @@ func (s *Server) ask(ctx context.Context, raw []byte) (*wrapperspb.BytesValue, e
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return wrapperspb.Bytes(out), nil
+}
+
+// received joins the pieces of a question. Errors: the question is too large, or the call's.
+func received(call grpc.ServerStream) (raw []byte, err error) {
+	for {
+		piece := &wrapperspb.BytesValue{}
+		switch err := call.RecvMsg(piece); {
+		case errors.Is(err, io.EOF):
+			return raw, nil
+		case err != nil:
+			return nil, err
+		case len(raw)+len(piece.GetValue()) > maxPacked:
+			return nil, status.Errorf(codes.InvalidArgument, "a question has at most %d bytes", maxPacked)
+		}
+		raw = append(raw, piece.GetValue()...)
+	}
 }
 
 // Failed returns the reply of a replica without a part: an HTTP status, and the text of err, which must not be nil.

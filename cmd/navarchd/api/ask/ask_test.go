@@ -2,10 +2,12 @@ package ask
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -115,7 +117,8 @@ func serve(t *testing.T, s *Server, ca *issue.Authority) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(grpc.Creds(serving.Credentials(conf)))
+	const most = 32 << 10 // as navarchd's, for messages of clients without proof
+	g := grpc.NewServer(grpc.Creds(serving.Credentials(conf)), grpc.MaxRecvMsgSize(most))
 	s.Register(g)
 	go g.Serve(l) //nolint:errcheck // ends with Stop
 	t.Cleanup(g.Stop)
@@ -192,5 +195,32 @@ func TestCallersAreOneOrTheOther(t *testing.T) {
 	}
 	if asked != 2 {
 		t.Errorf("answered %d questions", asked)
+	}
+}
+
+// A body reaches other replicas whole, though each message is small. A body beyond the bound is refused by name.
+func TestBodiesArrive(t *testing.T) {
+	ca := newCA(t)
+	own := certificate(t, ca, name, istiod)
+	address := serve(t, &Server{Proof: proof(own, ca.Certificate), Admitted: func(context.Context) error { return nil },
+		Answer: func(_ context.Context, q Question) Reply {
+			raw, _ := json.Marshal(sha256.Sum256(q.Body)) //nolint:errchkjson // numbers always encode
+			return Reply{Part: raw}
+		}}, ca)
+	r := &Replicas{Proof: proof(own, ca.Certificate), Members: func() []member.Record {
+		return []member.Record{{Name: "a", State: member.Ready, Address: address}}
+	}}
+	for _, size := range []int{1, 12 << 10, 64 << 10, 3 << 20} {
+		body := make([]byte, size)
+		rand.NewChaCha8([32]byte{}).Read(body) //nolint:errcheck // never fails
+		h := r.Ask(t.Context(), Question{Caller: Caller{All: true}, Body: body}, time.Minute)[0]
+		var got [32]byte
+		if h.Err != nil || json.Unmarshal(h.Reply.Part, &got) != nil || got != sha256.Sum256(body) {
+			t.Errorf("a body of %d bytes: %v", size, h.Err)
+		}
+	}
+	body := make([]byte, maxBody+1)
+	if h := r.Ask(t.Context(), Question{Caller: Caller{All: true}, Body: body}, time.Minute)[0]; h.Err == nil || !strings.Contains(h.Err.Error(), "4 MiB") {
+		t.Errorf("a body above the bound: %v", h.Err)
 	}
 }
