@@ -24,7 +24,7 @@ type Info struct {
 	InFlight      int               // number of unacknowledged responses
 	Overrides     int               // number of names with a state of their own
 	Version       string            // hash of the client's resources; responses in flight count as accepted
-	Held          int               // number of the client's resources, counted in the same way
+	Held          int               // number of the client's resources; responses in flight count as accepted
 	Refused       map[string]string // maps names to refused versions that the newest set has
 }
 
