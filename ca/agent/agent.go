@@ -46,8 +46,8 @@ type Config struct {
 	Metadata map[string]string // gRPC metadata of certificate requests, for example ClusterID; New copies the map
 
 	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
-	// processes of this process's user may connect. Envoy runs as the same user. Refused is called for each connection
-	// of another user, and accepting waits for its return. It may be nil.
+	// processes of this process's user may connect. Envoy runs as the same user. Refused, if not nil, is called for
+	// each connection of another user; no connection is accepted until it returns.
 	Socket  string
 	Refused func(socket.Peer)
 	// OutputDir is the folder for cert-chain.pem, key.pem and root-cert.pem (OUTPUT_CERTS of Istio); empty: no files. A
@@ -167,8 +167,8 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Identity returns the certificate in use; nil before the first. The Identity must not be modified.
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
-// LastFailure returns the time and error of the last completed certificate request, if that request failed. Both are
-// zero if it succeeded, or if no request has completed.
+// LastFailure returns the time and error of the last completed certificate request, if that request failed. Both
+// results are zero if the request succeeded, or if no request has completed.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -176,12 +176,12 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. It is sorted
-// by name; nil: all files are served.
+// FileFaults lists the secrets that Envoy requests by file paths and whose present files cannot be served. The list
+// is sorted by name. It is nil if all requested files are served.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
-// Renew requests another certificate and does not wait for it. If a request is under way, another one follows. Calls
-// that come before Run handles the first of them count as one call.
+// Renew requests another certificate and does not wait for it. If a request is under way, another one follows.
+// Several calls count as one call until Run handles the first of them.
 func (a *Agent) Renew() {
 	select {
 	case a.force <- struct{}{}:

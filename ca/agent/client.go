@@ -30,9 +30,9 @@ const maxToken = 64 << 10
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
 // TLS returns a client configuration for one connection to the control plane. The server's certificate must name
-// serverName and chain to the current Roots. If serverName is empty, the transport must set it, as gRPC does. The
-// client certificate is the one in use, if any. Later roots and certificates do not change the
-// configuration, so each connection needs its own call of TLS. The caller owns the result.
+// serverName and chain to the current Roots. If serverName is empty, the transport must set the configuration's
+// ServerName, as gRPC does. The client certificate is the one in use, if any. Later roots and certificates do not
+// change the configuration, so each connection needs its own call of TLS. The caller owns the result.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {

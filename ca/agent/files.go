@@ -40,8 +40,8 @@ type fileSecret struct {
 	fault   string        // error of the present files; empty: the present files are served
 }
 
-// want registers a stream's interest in a secret, and reads the files for the first stream. false: the secret is not
-// registered, because maxNames other secrets are.
+// want registers a stream's interest in a secret, and reads the files for the first stream. It returns false, and
+// registers nothing, if maxNames other secrets are registered.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,7 +39,7 @@ func parseLists(text []byte) (lists, error) {
 	}
 }
 
-// sameIssuer returns the list with the same issuer as other; nil: none.
+// sameIssuer returns the list in l whose issuer is the issuer of the argument; nil: l has no such list.
 func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	for _, list := range l {
 		if bytes.Equal(list.RawIssuer, other.RawIssuer) && bytes.Equal(list.AuthorityKeyId, other.AuthorityKeyId) {
@@ -49,8 +49,9 @@ func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow returns one list for each issuer in l: the list with the higher number, of l and held. So a lagging replica of
-// the control plane does not undo a revocation. Lists in held of issuers that are not in l are dropped.
+// follow returns one list for each issuer in l: the list from the argument if its number is higher, otherwise the
+// list from l. So a lagging replica of the control plane does not undo a revocation. The result has no lists of
+// issuers that are missing from l.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))
 	for i, list := range l {

@@ -150,7 +150,8 @@ func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (
 	return whole("", due), nil
 }
 
-// run serves one stream until it ends: take applies a request, give sends a response.
+// run serves one stream until the stream ends. It calls the function take to apply a request, and the function give
+// to send a response.
 func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
 	take func(*client, *R), give func(nonce string, due []*secret) error) error {
 	requests, ended := make(chan *R), make(chan error, 1)
@@ -199,14 +200,14 @@ type client struct {
 	files        *files
 	whole        bool              // state of the world: a response has all wanted secrets
 	wants        map[string]string // name -> version sent; "": none
-	resumed      map[string]bool   // names with a version in wants that Envoy claimed at the start of the stream
+	resumed      map[string]bool   // names whose version in wants was claimed by Envoy and not sent on this stream
 	nonce        uint64
 	flight       []*secret // sent under nonce and not answered yet
 }
 
 func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
 
-// subscribe adds a wanted name; version is the one that Envoy claims to hold.
+// subscribe adds a wanted name. version is the secret's version that Envoy claims to hold; empty: no version.
 func (c *client) subscribe(name, version string) {
 	_, wanted := c.wants[name]
 	switch {

@@ -28,9 +28,11 @@ type Caller struct {
 	// token; renewals may use the certificate.
 	By string
 	// Pod is the name of the Pod that the token is bound to; empty: none. PodUID is the Pod's uid; empty: unknown. A
-	// certificate records both from the token by which its first certificate was issued (issue.Origin).
+	// certificate and its renewals record both values of the token by which the first certificate was issued
+	// (issue.Origin).
 	Pod, PodUID string
-	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens without it.
+	// AccountUID is the uid of the service account in a token; empty for certificates, and for tokens that do not
+	// contain the uid.
 	AccountUID string
 	// Issued is the time when the token was issued. For a certificate it is the time when a token last proved the
 	// caller (issue.Follows). With Certificates.Foreign it is the certificate's time of issue (issue.IssuedAt). Zero:
@@ -71,10 +73,11 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID does
-// not: Istio's IDs name a namespace and a service account, but no cluster. The result is true if Cluster equals
-// cluster. A token without a cluster proves every cluster: it comes from a TokenIssuer without a cluster, whose callers
-// may claim any. A certificate without a cluster (of another CA, or of an older version) proves none.
+// ProvesToBeOf reports whether the caller's credential proves that the caller belongs to a cluster. The SPIFFE ID is
+// no such proof: Istio's IDs name a namespace and a service account, but no cluster. The result is true if the
+// argument equals c.Cluster. A token without a cluster proves every cluster: it comes from a TokenIssuer without a
+// cluster, whose callers may claim any cluster. A certificate without a cluster proves no cluster; it comes from
+// another CA, or from an older version of Navarch.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
@@ -114,9 +117,10 @@ var (
 	ErrUnavailable = errors.New("credential cannot be verified now")
 )
 
-// Chain returns an Authenticator that tries authenticators in order, until one returns no error or an error that is not
-// ErrNone. So a valid credential does not hide an invalid one that is tried first. If all return ErrNone, the error
-// joins theirs; without authenticators it is ErrNone. The caller must not modify the slice afterwards.
+// Chain returns an Authenticator that tries authenticators in order, until one returns no error or an error that does
+// not match ErrNone. So a valid credential does not hide an invalid one that is tried first. If all return errors
+// that match ErrNone, the error joins these errors; without authenticators it is ErrNone. The caller must not modify
+// the slice afterwards.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 type chain []Authenticator

@@ -15,7 +15,8 @@ import (
 // with the same id, even the same key. So only the keys of the cluster that a call names, and of issuers without a
 // cluster, are tried.
 
-// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names; empty: any.
+// shown is the cache key of a verified token: its SHA-256 and the cluster that its call names. An empty cluster means
+// calls of any cluster.
 type shown struct {
 	token   [sha256.Size]byte
 	cluster string
@@ -72,9 +73,10 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the matching
-// issuer's cluster. Only issuers of the cluster named by the argument of (empty: any), and issuers without a cluster,
-// are tried. If no keys match, the error is the last that matches ErrUnavailable, else the first.
+// signed verifies a token's signature by the keys of all issuers with the token's issuer name, and returns the
+// matching issuer's cluster. The last argument is a cluster: only its issuers, and issuers without a cluster, are
+// tried; if it is empty, all issuers with the name are tried. If no keys match, the error is the last error that
+// matches ErrUnavailable, or the first error if none matches.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -103,9 +105,10 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named returns the issuers with a name that have no cluster, or the cluster named by the argument of (empty: any).
-// remote reports whether TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's
-// name is not fetched yet and may be this name. In the latter case the other issuers are returned as well.
+// named returns the issuers with a name (the second argument) that belong to a cluster (the last argument) or to no
+// cluster. If the last argument is empty, the issuers of all clusters are returned. remote reports whether
+// TokensConfig.Remote knows the cluster. ErrUnavailable: the cluster is unknown, or an issuer's name is not fetched
+// yet and may be this name. In the latter case the other issuers are returned as well.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

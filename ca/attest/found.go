@@ -45,8 +45,8 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn returns nil if the issuer's name is known. Otherwise a patient caller first waits for a fetch, if fewer than
-// maxWaiting others wait. Errors match ErrUnavailable.
+// learn returns nil if the issuer's name is known. Otherwise, if patient is true and fewer than maxWaiting other
+// callers wait, learn waits for a fetch first. Errors match ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil

@@ -21,8 +21,8 @@ import (
 // change of the Issuer's key invalidates all its tokens.
 const MaxMintTTL = 30 * 24 * time.Hour
 
-// Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. They
-// have the form of Kubernetes' tokens, so that Tokens verifies both. Printing an Issuer does not show its key.
+// Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. The
+// tokens have the form of Kubernetes' tokens, so that Tokens verifies both. Printing an Issuer does not show its key.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -66,8 +66,8 @@ func (i *Issuer) Name() string { return i.name }
 // JWKS returns the public keys as a JWKS, for verifiers elsewhere. The result must not be modified.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
-// Verifier returns the entry for TokensConfig.Issuers that accepts this issuer's tokens. Its Cluster is empty, so
-// callers may claim any cluster. Errors are those of StaticKeys.
+// Verifier returns the entry for TokensConfig.Issuers that accepts this issuer's tokens. The entry's Cluster is
+// empty, so callers with such tokens may claim any cluster. Errors are those of StaticKeys.
 func (i *Issuer) Verifier() (TokenIssuer, error) {
 	keys, err := StaticKeys(i.jwks)
 	return TokenIssuer{Name: i.name, Keys: keys}, err
@@ -78,10 +78,10 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL). It also returns
-// the token's end; a fraction of a second in ttl is in that result but not in the token. Errors: ttl is out of range,
-// the audience is empty, a name cannot be part of a SPIFFE ID, or signing fails. Kubernetes' stricter rules for names
-// are not checked.
+// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL). It also
+// returns the token's end. If ttl has a fraction of a second, the returned time has the fraction, and the token's
+// claim does not. Errors: ttl is out of range, the audience is empty, a name cannot be part of a SPIFFE ID, or
+// signing fails. Kubernetes' stricter rules for names are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }

@@ -32,13 +32,15 @@ type KeysConfig struct {
 	Discovery string // an OpenID issuer: <issuer>/.well-known/openid-configuration names the URL of the keys
 	URL       string // of a JWKS
 	File      string // a JWKS, or public keys as PEM
-	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). Whose names Ask's source in messages and in Memory.
+	// Ask fetches a JWKS with the name of its issuer (Keys.Issuer). The field Whose is the name of Ask's source, for
+	// messages and for Memory.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
-	// Memory is a file that keeps the last result of Ask for the next start; empty: none. A file of another Whose, or a
-	// broken one, is ignored with a warning.
+	// Memory is a file that keeps the last result of Ask for the next start; empty: none. A file that is broken, or
+	// was saved with a different value of Whose, is ignored with a warning.
 	Memory string
-	// Before provides the keys until the first successful fetch; NewKeys copies them. nil or without keys: Memory does.
+	// Before provides the keys until the first successful fetch; NewKeys copies them. If Before is nil or has no
+	// keys, Memory provides them.
 	Before *Keys
 	// Client fetches from Discovery or URL, with the endpoint's CA and bearer token if it needs them. nil: a plain
 	// client that refuses redirections to plain text.
@@ -179,8 +181,8 @@ func checkRedirect(r *http.Request, before []*http.Request) error {
 }
 
 // Run refreshes the keys until ctx ends, and then returns the error of ctx. After a failure it retries after one
-// second, then after twice the time, up to KeysConfig.Refresh. It logs the first failure and the first success after
-// failures. For static keys it only waits for ctx.
+// second. The pause doubles with each further failure, up to KeysConfig.Refresh. It logs the first failure and the
+// first success after failures. For static keys it only waits for ctx.
 func (k *Keys) Run(ctx context.Context) error {
 	if k.load == nil {
 		<-ctx.Done()
@@ -225,8 +227,8 @@ func (k *Keys) Refresh(ctx context.Context) error {
 // Loaded reports whether there are keys. Without keys, tokens cannot be verified.
 func (k *Keys) Loaded() bool { return k.set.Load() != nil }
 
-// find returns the keys with an id, at least one. If the id is unknown, it waits for one fetch, if MinInterval permits
-// a fetch. Errors match ErrUnknownKey or ErrUnavailable.
+// find returns the keys with an id, at least one. For an unknown id it waits for one fetch, unless MinInterval
+// forbids a fetch at this time. Errors match ErrUnknownKey or ErrUnavailable.
 func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	if found := k.set.Load().find(id); len(found) != 0 {
 		return found, nil

@@ -56,7 +56,7 @@ type TokensConfig struct {
 	Issuers     []TokenIssuer
 	// Cluster is the cluster of calls that name no cluster in metadata clusterid, as agents send it. The token of a
 	// call is verified with the keys of the call's cluster and of issuers without a cluster. Empty: a call that names
-	// no cluster may be of any.
+	// no cluster may be of any cluster.
 	Cluster string
 	// Remote returns the issuer of a cluster that Issuers and Cluster do not name. The issuer's name is fetched with
 	// its keys, so Name is ignored. false: the cluster is unknown. Remote is called for each token of such a cluster;
@@ -159,8 +159,8 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// Authenticate implements Authenticator. Errors: ErrNone if the call has no bearer token, ErrMalformed if the token is
-// empty or there are two different ones, and those of Verify.
+// Authenticate implements Authenticator. Errors: ErrNone if the call has no bearer token, ErrMalformed if the token
+// is empty or the call has two different tokens, and the errors of Verify.
 func (t *Tokens) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {

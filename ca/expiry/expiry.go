@@ -1,6 +1,6 @@
-// Package expiry decides when streams with an expired credential end. A stream ends if its identity showed this process
-// no newer credential during a grace period after that end, although it could have obtained one all that time. While
-// credentials cannot be obtained, streams stay, but receive no further private keys.
+// Package expiry decides when streams with an expired credential end. A stream ends if, throughout a grace period
+// after its credential's end, newer credentials could be obtained and the stream's identity showed none to this
+// process. While credentials cannot be obtained, streams stay, but receive no further private keys.
 //
 // A process with a keyring knows whether credentials can be obtained. A process without a keyring infers it from the
 // certificates that callers show. A certificate that became valid long enough after a credential's end proves that
@@ -81,9 +81,9 @@ func (e *Expiry) noteIssuing(now time.Time, can bool) {
 }
 
 // Ended reports whether a caller's credential has expired and no unexpired credential of its identity was shown.
-// issuing is the time since which newer credentials could be obtained without a gap, whatever ended is. It is zero if
-// the credential has not expired, or if it is not known that newer credentials can be obtained. A credential with a
-// zero NotAfter never expires.
+// issuing is the time since which newer credentials could be obtained without a gap. It does not depend on ended. It
+// is zero if the credential has not expired, or if it is not known that newer credentials can be obtained. A
+// credential with a zero NotAfter never expires.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -122,7 +122,8 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// Noting returns an authenticator with the results of by, which records the callers that by verified in e.
+// Noting wraps an authenticator. The result returns the same callers and errors, and records in e the credential of
+// each verified caller.
 func (e *Expiry) Noting(by attest.Authenticator) attest.Authenticator { return noting{by, e} }
 
 type noting struct {

@@ -25,11 +25,11 @@ type Revoked struct {
 }
 
 // CRL signs the authority's revocation list and returns it as DER. number is 0 to 2^159-1. The caller must make it
-// greater than that of the previous list. thisUpdate is now-Backdate, for peers with slow clocks. nextUpdate is the end
-// of a.Certificate, because peers refuse every certificate once a list is outdated. Entries are sorted by serial
-// number; of entries with one serial number the earliest is used. revoked may be empty, random nil (crypto/rand).
-// Errors: ErrAuthority if a has no key or certificate, or its certificate ended at now-Backdate or earlier; ErrNoCRL;
-// an invalid number, serial number or reason; those of random and the signer.
+// greater than the number of the previous list. thisUpdate is now-Backdate, for peers with slow clocks. nextUpdate is
+// the end of a.Certificate, because peers refuse every certificate once a list is outdated. Entries are sorted by
+// serial number; if several have the same serial number, only the earliest is used. revoked may be empty. If random
+// is nil, crypto/rand is used. Errors: ErrAuthority if a has no key or certificate, or its certificate ended at
+// now-Backdate or earlier; ErrNoCRL; an invalid number, serial number or reason; those of random and the signer.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader

@@ -56,7 +56,7 @@ type Foreign struct {
 	Identity spiffeid.ID         // the only name of the leaf
 	Key      crypto.PublicKey    // the key of the CSR
 	Roots    []*x509.Certificate // roots of the CA; empty: every certificate is refused
-	MaxTTL   time.Duration       // longest remaining lifetime; Backdate more is accepted
+	MaxTTL   time.Duration       // longest remaining lifetime; a leaf may exceed it by the constant Backdate
 }
 
 // Check parses another CA's certificates in PEM, leaf first, and verifies the leaf against the requirements. The leaf

@@ -25,10 +25,10 @@ type Files struct {
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM parses a user's CA, and verifies as Verify does that peers accept its leaves. It also refuses revocation
-// lists that are over 64 KiB, malformed, expired or without a number, two lists of one issuer, a list that its issuer
-// in this CA did not sign, and a list that revokes a certificate of this CA. The result does not share memory with f.
-// Errors name the file of `cacerts`.
+// FromPEM parses a user's CA, and verifies as Verify does that peers accept its leaves. Files.Lists may have at most
+// 64 KiB, and at most one list of each issuer. Each list must be well-formed, unexpired and numbered. If the issuer
+// of a list is in this CA, the issuer must have signed the list. No list may revoke a certificate of this CA's chain.
+// The result does not share memory with f. Errors name the file of `cacerts`.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {

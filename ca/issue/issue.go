@@ -86,8 +86,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest returns the shortest lifetime, by Jitter, of certificates for a requested TTL; ttl 0: the default TTL. The
-// end of the signer may make a lifetime shorter.
+// Shortest returns the shortest lifetime that Jitter permits for a requested TTL; ttl 0: the default TTL. The end of
+// the signer may make a lifetime shorter.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))

@@ -9,8 +9,8 @@ import (
 
 // provenOID is the leaf's extension with the time of the last proof of its identity by a token, in Unix seconds (an
 // INTEGER; not critical). Renewals copy it, so that every replica knows the time without a request. The OID is below
-// the arc for experiments (1.3.6.1.3): only our own CA writes it, and it is read only where that is the mesh's CA
-// (attest.Certificates.Foreign).
+// the arc for experiments (1.3.6.1.3): only Navarch's CA writes the extension, and it is read only if Navarch's CA is
+// the mesh's CA (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
 // Proven returns the time when a token last proved a leaf's identity. If the leaf does not state that time, because an
@@ -22,9 +22,9 @@ func Proven(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore
 }
 
-// Follows returns the time when a token last proved a leaf's identity, as Proven does. If the leaf does not state that
-// time, the result is IssuedAt, which is later than Proven's by Backdate. So Follows suits checks that must not mistake
-// the leaf for an older one.
+// Follows returns the time when a token last proved a leaf's identity, as Proven does. If the leaf does not state
+// that time, the result is IssuedAt, which is later than the result of Proven by Backdate. So Follows suits checks
+// that must not mistake the leaf for an older one.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at

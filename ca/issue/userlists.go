@@ -82,9 +82,9 @@ func SameIssuer(a, b *x509.RevocationList) bool {
 	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
 }
 
-// NewestLists merges revocation lists into a fresh slice, which has the list with the highest number of each issuer
-// (SameIssuer). Of equal numbers it has the first list. have must contain at most one list of an issuer, and each list
-// must have a number. Issuers are in order of first appearance.
+// NewestLists merges revocation lists into a fresh slice. For each issuer (SameIssuer) the slice has the list with
+// the highest number, or the first of several lists with that number. The first argument must contain at most one
+// list of an issuer, and each list must have a number. Issuers are in order of first appearance.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

@@ -18,7 +18,7 @@ const (
 	allowanceLife  = 75 * time.Minute // at least an hour is left when etcd goes away
 	allowanceEvery = 15 * time.Minute // interval of recording a new one
 	allowanceTTL   = 4 * time.Hour    // longest lifetime of a certificate
-	renewalsOfOne  = 2                // of one certificate: a response may be lost
+	renewalsOfOne  = 2                // renewals of the same certificate; more than 1, since a response may be lost
 )
 
 // ErrAllowance means that no allowance covers a renewal. The error's text states the reason.
@@ -46,8 +46,8 @@ func allowance(replica string, r *record, count int, now time.Time) Allowance {
 // ended reports whether all certificates issued from the allowance have expired.
 func (a Allowance) ended(now time.Time) bool { return now.After(a.Last.Add(clockTolerance)) }
 
-// covers reports whether a may be recorded in etcd while the replica still renews from other. Both must have the same
-// epoch and bundle.
+// covers reports whether the allowance may be recorded in etcd while the replica still renews from its previous
+// allowance, which is the argument. Both must have the same epoch and trust bundle.
 func (a Allowance) covers(other Allowance) bool {
 	return a.Epoch == other.Epoch && a.Generation == other.Generation
 }
@@ -105,7 +105,8 @@ func (p *balance) refuses(i Issue, shownEnds time.Time, s *State, now time.Time)
 		return no("certificate %s was renewed %d times already", i.Previous, renewalsOfOne)
 	case p.spent >= a.Count:
 		return no("the allowance of %d renewals is used up", a.Count)
-	// A single identity gets half of the allowance, each of n identities 1/(n+1): some is left for others.
+	// A single identity gets at most half of the allowance, and each of n identities 1/(n+1). The rest is for other
+	// identities.
 	case p.perIdentity[i.Identity] >= a.Count-p.spent:
 		return no("%s has used up its part of the allowance, %d of %d renewals", i.Identity, p.perIdentity[i.Identity], a.Count)
 	}

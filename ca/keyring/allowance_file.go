@@ -48,7 +48,7 @@ type allowanceHeader struct {
 
 var errCopied = errors.New("it is a copy of the file of the allowance, and another replica may renew from the original")
 
-// copied returns errCopied if Made differs from made, the creation time of the file with this header. Unknown times are
+// copied returns errCopied if the header's Made differs from the file's creation time, made. Unknown times are
 // accepted.
 func (k allowanceHeader) copied(made time.Time) error {
 	if k.Made.IsZero() || made.IsZero() || k.Made.Equal(made) {
@@ -171,10 +171,10 @@ func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 // disk when Spend returns; Run journals it in etcd later. i.Previous is the serial number of the certificate that the
 // caller showed and that was verified; shownEnds is the end of that certificate.
 //
-// ErrAllowance: the allowance does not cover the renewal, or its file cannot be written. ErrRevoked: the identity or
-// the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of JSON, or writing to the disk failed. After
-// a failed write Spend returns ErrAllowance until Run has recorded another allowance. After any error the certificate
-// must not be handed out.
+// ErrAllowance: the allowance does not cover the renewal, or the allowance's file is not open after an earlier
+// failure. ErrRevoked: the identity or the certificate is revoked. Other errors: the entry exceeds 1,900 bytes of
+// JSON, or writing to the disk failed. After a failed write, Spend returns ErrAllowance until Run has recorded the
+// next allowance. After any error the certificate must not be handed out.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)

@@ -17,7 +17,7 @@ import (
 )
 
 // The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
-// away verifies and unseals this copy. With that copy the replica has a certificate for its secure address, verifies
+// away verifies and unseals this copy. From the copy the replica has a certificate for its secure address, verifies
 // its callers, and knows the revocations. Until etcd answers again, the replica renews certificates from an allowance
 // (allowance_file.go), and issues no first certificates.
 

@@ -17,15 +17,16 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The journal consists of blobs of up to maxBatch entries. A blob's name begins with the latest certificate end in it,
-// so that one range deletion prunes the journal. Entries that arrive during a transaction form the next batch.
+// The journal consists of blobs of up to maxBatch entries. A blob's name begins with the end of the last certificate
+// in the blob, so that one range deletion prunes the journal. Entries that arrive during a transaction form the next
+// batch.
 const (
 	journalFolder = "certificates/"
 	maxBatch      = 512
 	maxEntry      = 1900 // bytes: a full batch fits one transaction
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
-	reportKept    = 91 * 24 * time.Hour // no leaf lives longer
+	reportKept    = 91 * 24 * time.Hour // lifetime of a report; no leaf certificate lives longer
 	reportsKnown  = 100_000             // reports that this replica remembers as journalled: some 15 MB
 )
 
@@ -38,13 +39,14 @@ type entry struct {
 }
 
 // Append writes an entry to the journal in etcd, and returns when the entry is durable. It blocks until Run has
-// committed the entry, or ctx ends. Concurrent calls are committed in groups. Beyond the quota of its identity
-// (Config.IdentityBytes), an entry joins an aggregate, and a report is dropped without an error.
+// committed the entry, or ctx ends. Concurrent calls are committed in groups. If the quota of its identity
+// (Config.IdentityBytes) is used up, an entry joins an aggregate; a report is dropped without an error.
 //
-// ErrStale: another epoch signs now, or a root was published and the certificate was made without it; sign again with
-// the newest State. ErrRevoked: the identity is revoked. An error that wraps State.Sealed: this replica cannot sign. An
-// entry without a serial number, with an end before 1970, or of more than 1,900 bytes of JSON is refused. After errors
-// of etcd or ctx the entry may or may not be in the journal. After every error the certificate must not be handed out.
+// ErrStale: another epoch signs now, or the certificate was made without a root that is published now. Sign again
+// with the newest State. ErrRevoked: the identity is revoked. An error that wraps State.Sealed: this replica cannot
+// sign. An entry without a serial number, with an end before 1970, or of more than 1,900 bytes of JSON is refused.
+// After errors of etcd or ctx the entry may or may not be in the journal. After every error the certificate must not
+// be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -73,9 +75,9 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 
 // Held journals a report: the holder of a certificate has the present trust bundle. roots are the SHA-256 digests of
 // the holder's roots (DER), in lower-case hexadecimal. If roots lack a root of the present bundle, Held does nothing
-// and returns nil. A repeated report is not journalled again, so that holders cannot fill etcd. origin is that of the
-// certificate (OriginOf). end is the end of the certificate; the report expires then, or after 91 days if that is
-// earlier. Held blocks and fails like Append.
+// and returns nil. A repeated report is not journalled again, so that holders cannot fill etcd. origin is the
+// certificate's Issue.Origin. end is the end of the certificate. The report expires at end, or after 91 days if these
+// end earlier. Held blocks and fails like Append.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -210,8 +212,8 @@ func join(batch []*entry) []byte {
 	return b.Bytes()
 }
 
-// prune deletes blobs of the journal whose certificates have all ended, and allowances that have ended. It does so
-// every pruneEvery.
+// prune deletes ended allowances, and blobs of the journal in which all certificates have ended. Within pruneEvery of
+// the last deletion it does nothing.
 func (k *Keyring) prune(ctx context.Context) error {
 	now, err := k.cfg.Clock.Sure()
 	if err != nil || now.Sub(k.pruned) < pruneEvery {

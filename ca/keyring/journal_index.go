@@ -13,12 +13,12 @@ import (
 
 // Issue is one entry of the journal: for a certificate, a report (Report) or an aggregate (Many).
 type Issue struct {
-	Serial     string    `json:"s"`            // of the certificate, lower-case hexadecimal; empty in an aggregate
+	Serial     string    `json:"s"`            // serial number, lower-case hexadecimal; empty in an aggregate
 	Identity   string    `json:"i,omitempty"`  // SPIFFE ID in the certificate
 	Epoch      uint64    `json:"e,omitempty"`  // the epoch that signed the certificate
-	Generation uint64    `json:"g"`            // of the trust bundle that was delivered with the certificate
-	NotBefore  time.Time `json:"b,omitzero"`   // whole seconds, UTC, as NotAfter; the keyring truncates both
-	NotAfter   time.Time `json:"a"`            // end of the certificate; of a report, the end of the report
+	Generation uint64    `json:"g"`            // generation of the trust bundle delivered with the certificate
+	NotBefore  time.Time `json:"b,omitzero"`   // start of the certificate; like NotAfter in whole seconds, UTC
+	NotAfter   time.Time `json:"a"`            // end of the certificate; in a report: end of the report
 	By         string    `json:"by,omitempty"` // kind of the credential, as attest.Caller.By
 	Pod        string    `json:"pod,omitempty"`
 	Peer       string    `json:"peer,omitempty"` // network address of the caller
@@ -29,8 +29,9 @@ type Issue struct {
 	Previous string `json:"prev,omitempty"`
 	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
-	// Many marks an aggregate entry: Identity (with an Origin: that origin) has certificates that are not journalled
-	// one by one (journal_quota.go). NotAfter is the end of the last of them.
+	// Many marks an aggregate entry for certificates of Identity that are not journalled one by one
+	// (journal_quota.go). If Origin is set, they are those of Origin only. NotAfter is the end of the last of these
+	// certificates.
 	Many bool `json:"many,omitempty"`
 }
 
@@ -80,8 +81,8 @@ func (c *journalIndex) add(i Issue) {
 	}
 }
 
-// read adds the journal entries of blobs. An error names the blob that does not decode; the holders of its certificates
-// are unknown.
+// read adds the journal entries of blobs. An error names the blob that does not decode; the index then lacks the
+// holders of the blob's certificates.
 func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	for _, blob := range blobs {
 		var batch []Issue
@@ -107,9 +108,9 @@ func (c *journalIndex) prune(now time.Time) {
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
 }
 
-// aggregatedRenewals returns the aggregate with the latest end that may include a renewal of a leaf: its identity and
-// its end. Zero: every renewal is journalled by itself. The zero leaf stands for one that the journal lacks: every
-// aggregate may include its renewals.
+// aggregatedRenewals finds the aggregates that may include a renewal of a leaf. It returns the identity and the end
+// of the aggregate that ends last. Zero: every renewal has an entry of its own. If the journal lacks the leaf, pass
+// the zero Issue; then every aggregate counts.
 func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
@@ -120,8 +121,8 @@ func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose stri
 	return whose, until
 }
 
-// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included. Zero: it issued
-// none.
+// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included. Zero: the epoch
+// issued no certificate.
 func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	end := c.greatest[epoch]
 	for _, a := range c.allowances {
@@ -169,9 +170,9 @@ func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until ti
 }
 
 // missing lists the holders without the trust bundle of a generation, sorted by identity, Pod and serial number. Only
-// holders of unexpired leaves count. A holder has the bundle if its leaf was issued with that bundle or a later one, or
-// if a report says so. A holder also has the bundle if this holds for another leaf of its Pod, or for a renewal of its
-// leaf. Aggregates and allowances of older generations are listed too.
+// holders of unexpired leaves count. A leaf has the bundle if it was issued with this or a later bundle, or if its
+// holder reported the bundle. A holder is not listed if its leaf, a renewal of its leaf, or another leaf of its Pod
+// has the bundle. Aggregates and allowances of older generations are listed too.
 func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}

@@ -17,26 +17,28 @@ import (
 // Each identity has a quota in etcd, so that no identity can fill etcd. Each replica counts the bytes of an identity's
 // unexpired entries: the entries in the journal when the replica started, and the entries that the replica has added
 // since. An identity beyond its quota still gets certificates, since it may have many legitimate workloads. From then
-// on the journal aggregates its entries: one blob for each hour in which certificates end replaces one entry per
-// certificate. An aggregate suffices to deny the identity and to determine how long an epoch is in use. It does not
-// identify single certificates. Therefore a rotation waits for the end of aggregated certificates that were delivered
-// without the new root, and revocation by serial number is refused if an aggregate may include a renewal.
+// on the journal aggregates the identity's entries. It writes one blob for all certificates that expire in the same
+// hour, instead of one entry for each certificate. An aggregate suffices to deny the identity and to determine how
+// long an epoch is in use. It does not identify single certificates. Therefore a rotation waits for the end of
+// aggregated certificates that were delivered without the new root, and revocation by serial number is refused if an
+// aggregate may include a renewal.
 //
-// An identity may be the service account of thousands of Pods, so each origin has a quota within that of its identity.
-// An origin is the Pod that a token is bound to, or one unbound token, with all certificates that go back to it.
-// Entries beyond an origin's quota are aggregated for that origin; the entries of other origins stay single and can be
-// revoked by serial number.
+// An identity may be the service account of thousands of Pods, so each origin has a quota within that of its
+// identity. An origin is the Pod that a token is bound to, or one unbound token. To an origin belong all certificates
+// that were issued for the token, and their renewals. Entries beyond an origin's quota are aggregated for that
+// origin; the entries of other origins stay single and can be revoked by serial number.
 
 const (
 	identityBytes = 32 << 20  // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
-	parts         = 16        // an origin's quota is 1/parts of its identity's: some 5,000 entries
-	coarse        = time.Hour // the ends of aggregates are rounded up to it
-	maxCoarse     = 64        // aggregate blobs of one transaction; beyond it, entries stay single
+	parts         = 16        // an origin's quota is 1/parts of the identity's quota: some 5,000 entries
+	coarse        = time.Hour // the ends of aggregates are rounded up to a multiple of this
+	maxCoarse     = 64        // most aggregate blobs of one transaction; further entries stay single
 	seedPause     = time.Minute
 )
 
-// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. The digest of an empty credential
-// is empty. Callers pass a value that a token shares with all certificates that go back to it.
+// OriginOf returns a digest of a credential for Issue.Origin: 12 hexadecimal digits. The digest of an empty
+// credential is empty. Callers pass attest.Caller.Credential: it is the same for a token and for all certificates
+// issued and renewed by that token.
 func OriginOf(credential string) string {
 	if credential == "" {
 		return ""
@@ -51,7 +53,7 @@ type journalQuota struct {
 
 	mu         sync.Mutex // leaf lock
 	identities map[string]*account
-	sweep      int // number of identities at which empty accounts are removed
+	sweep      int // empty accounts are removed when there are this many identities
 }
 
 // account counts the bytes of one identity, and of each of its origins.
@@ -118,7 +120,7 @@ func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
 	return perCertificate
 }
 
-// room reports whether an entry fits the quota. It removes ended entries first if the quota is used up.
+// room reports whether an entry fits the quota. If the quota is used up, room first removes ended entries.
 func (c *counted) room(bytes, most int, now time.Time) bool {
 	if c.bytes+bytes > most {
 		c.forget(now)
@@ -138,7 +140,7 @@ func (c *counted) count(bytes int, end time.Time) {
 	c.ends = append(c.ends, ending{hour, bytes})
 }
 
-// forget removes entries that have ended and may have been pruned from etcd.
+// forget removes entries that ended so long ago that etcd's journal may lack them already (prune).
 func (c *counted) forget(now time.Time) {
 	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
 		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
@@ -195,8 +197,9 @@ func (k *Keyring) seed(ctx context.Context) {
 	}
 }
 
-// fold counts the entries of a batch, and sets folded on entries beyond a quota. It acknowledges and drops reports
-// beyond a quota, since an aggregate has no single holders to report for.
+// fold counts the entries of a batch, and sets folded on entries beyond a quota. Entries beyond a quota that are
+// reports (Issue.Report) are acknowledged and dropped: an aggregate does not identify the holders that they are
+// about.
 func (k *Keyring) fold(batch []*entry) []*entry {
 	now := k.cfg.Now()
 	seen := map[many]bool{}

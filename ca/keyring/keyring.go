@@ -28,8 +28,8 @@ var (
 	// ErrNotLoaded: the keyring has not been read from etcd yet.
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
 	// ErrRolledBack: the keyring in etcd is older than the one that this replica or a peer remembers, or differs from
-	// it at the same version. The keyring in etcd is refused (State.Alarm). To use a restored backup, stop all
-	// replicas, remove keyring.json from each data directory, and start the replicas again.
+	// it at the same version. The replica refuses the keyring in etcd (State.Alarm). To use a restored backup, stop
+	// all replicas, remove keyring.json from each data directory, and start the replicas again.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
 	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again with the newest State.
 	ErrStale = errors.New("the keyring has moved on")
@@ -54,9 +54,10 @@ type Config struct {
 	// epoch, and its key is sealed into etcd. nil, or a source without a CA: the keyring makes its own roots.
 	CACerts CASource
 	RootTTL time.Duration // lifetime of roots that the keyring makes; 0: 10 years
-	// MaxRevoked bounds the revoked certificates of all issuers together, and so the size of the revocation lists. Each
-	// entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS
-	// context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
+	// MaxRevoked bounds the revoked certificates of all issuers together, and thereby the size of the revocation
+	// lists. Each entry takes 36 bytes on the wire to each proxy. Envoy was measured to keep 54 bytes for each entry
+	// and TLS context (cluster or listener): 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at
+	// most 5,000.
 	MaxRevoked int
 	// IdentityBytes is the quota of journal bytes for each identity, as counted by this replica. Entries beyond the
 	// quota are aggregated (Issue.Many). 0: 32 MiB.
@@ -78,8 +79,8 @@ type Config struct {
 	Roots func() ([]*x509.Certificate, error)
 	// Leads reports whether this replica maintains the keyring. A replica that leads creates a missing keyring,
 	// prepares successors, ends rotations, prunes the journal, encrypts again after a rotation of the key encryption
-	// key, and records its allowance. Several replicas may lead: each transaction compares the record's revision, so of
-	// competing changes one is written. nil: the replica always leads.
+	// key, and records its allowance. Several replicas may lead: each transaction compares the record's revision, so
+	// only one of several competing changes is written. nil: the replica always leads.
 	Leads  func() bool
 	Logger *slog.Logger     // nil: slog's default
 	Now    func() time.Time // nil: time.Now
@@ -91,7 +92,7 @@ type Config struct {
 // Clock is the part of store/clock's Clock that the keyring uses. It must be safe for concurrent use.
 type Clock interface {
 	Off() error                // nil: the time of this machine can be trusted; otherwise the reason why not
-	Sure() (time.Time, error)  // a time that has certainly passed, to end and delete by; errors are those of Off
+	Sure() (time.Time, error)  // a time that has certainly passed, for expiry and pruning; errors as Off
 	Compared() <-chan struct{} // closed once the other clocks have been read
 	// Word returns this process's clock report for a peer. Heard stores a peer's report; roundTrip is the duration of
 	// the request for that report.
@@ -170,7 +171,7 @@ type Keyring struct {
 	// The loop owns the fields below.
 	mem       memory
 	saved     string // digest of the file on disk, as this process wrote it
-	minimum   memory // peersMemory before the last read of etcd
+	minimum   memory // peersMemory as it was before the last read of etcd
 	ring      *ring  // nil: the keyring in etcd cannot be used; trouble has the reason
 	trouble   error
 	index     *journalIndex // nil: no rotation or revocation needs it
@@ -234,8 +235,8 @@ func (k *Keyring) State() *State { return k.current.Load().state }
 // not depend on the clock, so callers check both before they sign.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
-// Changed returns a channel that is closed when another State replaces the present one. Call Changed, then State, then
-// wait for the channel: so no change is missed. The next State may have the same content.
+// Changed returns a channel that is closed when another State replaces the present one. To miss no change, call
+// Changed, then State, then wait for the channel. The next State may have the same content.
 func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
 // show puts a State in force. Only the loop calls it.
@@ -243,8 +244,9 @@ func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run maintains the keyring until ctx ends, and then returns nil. Call Run once. It ends earlier with the error of a
-// loop that fails or panics. Append, Held, Rotate, Abort, Status, Revoke and Restore wait for Run.
+// Run maintains the keyring until ctx ends, and then returns nil. Call Run once. If one of its loops fails or panics,
+// Run ends earlier and returns that loop's error. Append, Held, Rotate, Abort, Status, Revoke and Restore wait for
+// Run.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
 		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
@@ -331,7 +333,7 @@ func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
 }
 
 // ask runs do in the loop, after a refresh, and returns the error of do. The loop owns the data that do uses. If ctx
-// ends first, ask returns its error, and do may still run.
+// ends first, ask returns the error of ctx, and the given function may still run.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

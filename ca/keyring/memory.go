@@ -25,14 +25,15 @@ type memory struct {
 	Epoch       uint64 `json:"epoch"`
 	Version     uint64 `json:"version"`
 	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
-	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted replica
-	// can unseal, it trusts only these roots, unless Config.Roots is set. Empty if an older version wrote the file.
+	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. Until a restarted
+	// replica can unseal, it trusts only these roots, unless Config.Roots is set. Empty if an older version of
+	// Navarch wrote the file.
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed returns the roots of an unverified record that Config.Roots, or else the remembered roots, contain. Without
-// both it returns all roots of the record. nil: the record's roots do not parse, or Config.Roots fails or returns no
-// root.
+// believed returns those roots of an unverified record that Config.Roots returns too. If Config.Roots is nil, the
+// remembered roots are the limit. With neither limit, believed returns all roots of the record. nil: the record's
+// roots do not parse, or Config.Roots fails or returns no root.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {

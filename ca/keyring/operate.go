@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-const tries = 8 // attempts at a change that loses to other transactions
+const tries = 8 // attempts at a change while other transactions change the record first
 
 // clockOff returns an error while this replica's clock keeps it from changing the keyring.
 func (k *Keyring) clockOff() error {
@@ -24,8 +24,9 @@ func (k *Keyring) clockOff() error {
 }
 
 // update changes the record in etcd. Only the loop calls update. change gets a copy of the record, and returns the
-// changed record (nil: unchanged) and the blobs to write in the same transaction. update calls change again if another
-// write came first. The same transaction deletes the keys and lists of epochs that the change retires.
+// changed record (nil: unchanged) and the blobs to write in the same transaction. If another write came first, update
+// calls change again. The transaction that writes the record also deletes the keys and lists of epochs that the
+// change retires.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
@@ -127,9 +128,10 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 // leaves have the root; with force, the epoch signs without waiting. If an epoch is prepared already, force makes that
 // epoch sign, and no further root is made.
 //
-// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (the active epoch's,
-// or that of Config.CACerts), Rotate makes no root and returns an error: there, a rotation starts when the CA's files
-// change. A prepared epoch can be forced there too. While Config.CACerts cannot be read, Rotate returns its error.
+// ErrRotating: an epoch is prepared already, and force is false. In a mesh with the user's own CA (of the active
+// epoch, or of Config.CACerts), Rotate makes no root and returns an error. In such a mesh a rotation starts when the
+// CA's files change, and Rotate can only force the prepared epoch. While Config.CACerts cannot be read, Rotate
+// returns its error.
 //
 // Other errors, also of Abort, Revoke and Restore: this machine's clock is not trusted, the keyring is sealed or
 // refused, eight attempts lost to other writers (kv.ErrConflict), etcd fails, or ctx ends. After the last two the
@@ -171,8 +173,8 @@ func (k *Keyring) Abort(ctx context.Context) error {
 	})
 }
 
-// Report is the keyring's status for operators. Fields without a comment are as in State; Sealed and Alarm are the
-// texts of State's errors, empty if nil.
+// Report is the keyring's status for operators. Fields without a comment are as in State. Sealed and Alarm are the
+// texts of State's errors; they are empty for nil errors.
 type Report struct {
 	Epochs     []Epoch  `json:"epochs"`
 	Generation uint64   `json:"generation"`
@@ -244,8 +246,8 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 
 // Revoked is the result of a revocation.
 type Revoked struct {
-	// Serials are the serial numbers that this call added to the revocation lists: of the named certificates and their
-	// renewals, sorted.
+	// Serials are the serial numbers that this call added to the revocation lists, sorted. They are those of the
+	// named certificates and of their renewals.
 	Serials []string
 	// Unknown are the named serial numbers that the journal lacks, sorted. They are in the list of every issuer, for
 	// ever. Some of their renewals may be missing from the lists.
@@ -254,14 +256,15 @@ type Revoked struct {
 }
 
 // Revoke adds certificates, with their renewals, to revocation lists, and denies identities (State.Denied). Serial
-// numbers are hexadecimal; identities are SPIFFE IDs; either may be empty. When Revoke returns, the lists and denials
-// are in etcd. From then on these identities get no certificates, except from a replica without etcd, which may renew
-// from its allowance (Spend).
+// numbers are hexadecimal; identities are SPIFFE IDs; each list may be empty. When Revoke returns, the lists and
+// denials are in etcd. From then on these identities get no certificates, except from a replica without etcd, which
+// may renew from its allowance (Spend).
 //
-// Revoke first denies the identities, all or none. It fails here if an identity is not a SPIFFE ID, or more than 1,000
-// would be denied. Then Revoke lists the certificates, all or none. It fails here if a serial number is malformed, the
-// lists have no room, renewals may be among aggregated certificates, or an issuer cannot sign lists; the identities
-// stay denied. Other errors are those of Rotate. With an error the result is nil.
+// Revoke first denies the identities, all or none. This step fails if an identity is not a SPIFFE ID, or if more than
+// 1,000 identities would be denied. Then Revoke lists the certificates, all or none. This step fails if a serial
+// number is malformed, the lists have no room, renewals may be among aggregated certificates, or an issuer cannot
+// sign lists. After such a failure the identities stay denied. Other errors are those of Rotate. With an error the
+// result is nil.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
@@ -298,9 +301,10 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 	return out, err
 }
 
-// Restore ends the denial of identities, all or none, so that they get certificates again. Their unexpired certificates
-// from before the denial are added to the revocation lists. Errors: an identity is not denied, or its certificates
-// cannot all be listed; then the error states when the identity can be restored. Other errors are those of Rotate.
+// Restore ends the denial of identities, all or none, so that they get certificates again. Their unexpired
+// certificates from before the denial are added to the revocation lists. Errors: an identity is not denied, or not
+// all of its certificates can be listed. In the second case the error states when the identity can be restored. Other
+// errors are those of Rotate.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {

@@ -16,10 +16,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Peers remember records for each other. A replica without a data directory cannot tell an old keyring from the newest.
-// A peer's answer is sealed under the key encryption key, for the requester's nonce. So an answer cannot be forged
-// without that key, and cannot be replayed. The connection to a peer needs no certificate, because a starting replica
-// cannot present one.
+// Peers remember records for each other. A replica without a data directory cannot tell an old keyring from the
+// newest. A peer's answer is sealed under the key encryption key, for the requester's nonce. An answer can therefore
+// not be forged without that key, and not be replayed. The connection to a peer needs no certificate, because a
+// starting replica cannot present one.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
@@ -33,10 +33,10 @@ type answer struct {
 	Clock clock.Word `json:"clock"`
 }
 
-// Seen answers a peer: it returns the remembered record's version and digests, and this replica's time, sealed for the
-// peer's nonce. The nonce has 16 to 64 bytes. The answer contains no secrets. Without a remembered record, the version
-// in it is 0. Sealing calls the provider of the key encryption key about once a day (seal.Envelope). Errors: a nonce of
-// another length, and those of the sealer.
+// Seen answers a peer: it returns the remembered record's version and digests, and this replica's time, sealed for
+// the peer's nonce. The nonce has 16 to 64 bytes. The answer contains no secrets. Without a remembered record, the
+// version in the answer is 0. Sealing calls the provider of the key encryption key about once a day (seal.Envelope).
+// Errors: a nonce of another length, and those of the sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -135,7 +135,8 @@ func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err
 	return m, nil
 }
 
-// newer reports whether m identifies a later record than other, or another record of the same version.
+// newer reports whether m identifies a record that is later than the argument's record, or a different record of the
+// same version.
 func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }

@@ -47,9 +47,9 @@ const (
 // holder of the KEK wrote the record.
 type record struct {
 	Schema     int                `json:"schema"`
-	Version    uint64             `json:"version"`    // counts changes, never decreases
+	Version    uint64             `json:"version"`    // number of changes of the record so far; never decreases
 	Highest    uint64             `json:"highest"`    // the highest epoch number ever used
-	Generation uint64             `json:"generation"` // counts changes of the trust bundle
+	Generation uint64             `json:"generation"` // number of changes of the trust bundle so far
 	Epochs     []epoch            `json:"epochs"`     // by number
 	Serials    map[string]revoked `json:"serials,omitempty"`
 	Identities map[string]revoked `json:"identities,omitempty"`
@@ -74,7 +74,8 @@ type epoch struct {
 type revoked struct {
 	At    time.Time `json:"at"`
 	Epoch uint64    `json:"epoch,omitempty"` // issuer of a certificate; 0: unknown, so that every list has it
-	// Version is the version of the first record that denies an identity. 0: an older build wrote the entry.
+	// Version is the version of the first record that denies an identity. 0: an older version of Navarch wrote the
+	// entry.
 	Version uint64 `json:"version,omitempty"`
 	// Until is the end of the certificate, or of an identity's last certificate. Zero: unknown.
 	Until time.Time `json:"until,omitzero"`
@@ -126,7 +127,8 @@ func (r *record) bundle() [][]byte {
 	return out
 }
 
-// add appends a new epoch. It is active if no other epoch is, or if it brings no new root; otherwise it is prepared.
+// add appends a new epoch. The new epoch becomes active if no epoch is active, or if all its roots are in the bundle
+// already. Otherwise it becomes prepared.
 func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	before := r.bundle()
 	r.Highest++

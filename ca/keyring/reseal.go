@@ -108,7 +108,8 @@ func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]b
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag seals the record's digest again if the tag is stale, or if must is true. nil: the tag stays.
+// retag seals the record's digest again if the tag is stale. If the last argument is true, it does so in any case.
+// nil: the tag stays.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -153,8 +154,8 @@ func keks(blobs []kv.Blob) []string {
 	return slices.Compact(out)
 }
 
-// keksOfSecrets adds the key encryption keys of Secrets' private keys and of ca/vault's MAC key to known. The result is
-// sorted, without duplicates. Errors are etcd's.
+// keksOfSecrets returns the given list, extended by the key encryption keys of Secrets' private keys and of
+// ca/vault's MAC key. The result is sorted, without duplicates. Errors are etcd's.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
 	if err != nil {

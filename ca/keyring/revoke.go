@@ -20,16 +20,16 @@ import (
 // Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"`
-	// Until is the end of the last certificate that the identity may have from before the denial; zero: unknown. After
-	// Until no certificate is left to refuse, but the identity still gets no certificates.
+	// Until is the end of the last certificate that the identity may have from before the denial; zero: unknown.
+	// After Until no certificate is left to refuse, but the identity still obtains no new certificates.
 	Until time.Time `json:"until,omitzero"`
 	// Leaves counts the identity's unexpired certificates that are journalled one by one. Only Revoke sets it;
 	// elsewhere it is 0.
 	Leaves int `json:"leaves,omitempty"`
 }
 
-// deny adds identities to the denied ones. The returned record is nil if all of them are denied already. Errors: a text
-// is not a SPIFFE ID, or more than maxDenied identities would be denied.
+// deny adds identities to the record's denied identities. The returned record is nil if all of them are denied
+// already. Errors: a text is not a SPIFFE ID, or more than maxDenied identities would be denied.
 func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
@@ -79,7 +79,7 @@ func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Tim
 	return out
 }
 
-// revoke adds certificates and their renewals to the record, and returns Revoked without Denied. After an error the
+// revoke adds certificates and their renewals to the record. The caller sets Revoked.Denied. After an error the
 // caller must discard the record.
 func revoke(r *record, c *journalIndex, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
@@ -215,9 +215,9 @@ func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 	return out
 }
 
-// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered. It
-// misses renewals of a predecessor that is pruned from the journal; such a predecessor ended more than clockTolerance
-// ago.
+// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered.
+// If a renewal in between is pruned from the journal, the renewals after it are missed. Such a renewal expired more
+// than clockTolerance ago.
 func (c *journalIndex) renewalsOf(serial string, now time.Time) (out []Issue) {
 	next := map[string][]Issue{}
 	for _, leaf := range c.leaves {

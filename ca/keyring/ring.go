@@ -83,9 +83,9 @@ func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 	return blobs, err
 }
 
-// applyStored verifies the stored keyring and puts it in force. A refused keyring (alarming) leaves the previous State
-// in force with an Alarm, without Active if a peer remembers a newer keyring. After any other error the State is
-// sealed.
+// applyStored verifies the stored keyring and puts it in force. If the keyring is refused (alarming), the previous
+// State stays in force, with an Alarm. It loses Active if a peer remembers a newer keyring. After any other error the
+// State is sealed.
 func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
 	verified := err == nil
@@ -153,8 +153,8 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if the record was verified, now
-// or before; otherwise the roots are only Claimed.
+// sealedState builds the State of a replica that cannot unseal. The State has a Bundle if this or an earlier record
+// was verified; otherwise the roots are only Claimed.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -262,8 +262,9 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write replaces the record of revision after by next, and puts and drops blobs, in one transaction. after is 0 if no
-// record exists yet. kv.ErrConflict: another write came first.
+// write replaces the record in etcd, if the record still has the given revision; the revision is 0 if no record
+// exists yet. The same transaction writes further blobs (put) and deletes blobs (drop). kv.ErrConflict: another write
+// came first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)

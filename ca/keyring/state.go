@@ -23,15 +23,15 @@ type State struct {
 	// Active signs certificates. nil: this replica cannot sign, and Sealed has the reason.
 	Active *issue.Authority
 	Sealed error // the reason why Active is nil; nil while Active is set
-	// Bundle is every root that peers must trust, oldest epoch first. While Sealed is set, Bundle has the last verified
-	// roots; empty: none were verified since the start. Generation counts the changes of the bundle; journal entries
-	// contain it.
+	// Bundle is every root that peers must trust, oldest epoch first. While Sealed is set, Bundle has the last
+	// verified roots; empty: none were verified since the start. Generation counts the changes of the bundle. Journal
+	// entries refer to a bundle by its Generation.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	// Claimed are the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means: this replica
-	// has not checked yet that a holder of the key encryption key wrote them. Config.Roots limits Claimed; if it is
-	// nil, the remembered roots do (Config.Dir). Use Claimed to query peers and to verify callers, but do not publish
-	// it. While Claimed is in use, revocations are unverified too.
+	// Claimed are the unverified roots of etcd, while Sealed is set and Bundle is empty. Unverified means: this
+	// replica has not checked yet that a holder of the key encryption key wrote them. Config.Roots limits Claimed. If
+	// Config.Roots is nil, the roots remembered in Config.Dir limit Claimed. Use Claimed to query peers and to verify
+	// callers, but do not publish it. While Claimed is in use, revocations are unverified too.
 	Claimed []*x509.Certificate
 	Epochs  []Epoch // by number; also retired epochs, of which the newest 16 are kept
 	// CRLs has one list for each unretired epoch, in order of epochs. It is nil if the issuer of one of these epochs
@@ -40,8 +40,8 @@ type State struct {
 	CRLs []CRL
 	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
-	// Alarm is the reason why the keyring in etcd was refused; nil: it was not. With an Alarm the other fields are
-	// those of the previous keyring, but Active is nil if a peer remembers a newer keyring.
+	// Alarm is the reason why the keyring in etcd was refused; nil: the keyring was not refused. With an Alarm the
+	// other fields are those of the previous keyring, but Active is nil if a peer remembers a newer keyring.
 	Alarm error
 
 	serials, identities map[string]revoked
@@ -61,7 +61,7 @@ type Epoch struct {
 	Forced    bool      `json:"forced,omitempty"` // an operator forced it to sign before all holders had its root
 	Created   time.Time `json:"created"`
 	Since     time.Time `json:"since"`    // start of its Status
-	NotAfter  time.Time `json:"notAfter"` // end of its ability to sign
+	NotAfter  time.Time `json:"notAfter"` // from this time on, the epoch cannot sign (issue.Authority.End)
 }
 
 // CRL is the keyring's revocation list of one issuer, the signing certificate of Epoch. Number is the CRL number, which

@@ -2,16 +2,16 @@ package keyring
 
 import "time"
 
-// Stats are the keyring's figures for operators, from this replica's memory. Fields without a comment count what State
-// has.
+// Stats are the keyring's figures for operators, from this replica's memory. Fields without a comment are State's
+// Generation and the numbers of its revoked certificates and denied identities.
 type Stats struct {
 	Sealed bool // this replica cannot sign
 	Alarm  bool // the keyring in etcd is refused
 	// Epochs counts the known epochs by status. Every status has a key, also with the count 0.
 	Epochs     map[Status]int
 	Generation uint64
-	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is the end of that epoch's
-	// ability to sign; zero: no epoch is known to be active.
+	// RootEnd is the latest end of the active epoch's roots; zero while Sealed. ChainEnd is Epoch.NotAfter of the
+	// active epoch; zero: no epoch is known to be active.
 	RootEnd, ChainEnd time.Time
 	// Waiting is the number of holders that a rotation waits for; 0 if Config.Leads is false.
 	Waiting                           int

@@ -54,8 +54,8 @@ func step(r *record, now time.Time, c *journalIndex) (next *record, happened []s
 	return next, happened, waiting
 }
 
-// ended reports whether a revoked certificate, or a denied identity's last certificate, has expired. false if its end
-// is unknown.
+// ended reports whether a revoked certificate, or a denied identity's last certificate, has expired. It returns false
+// if the end is unknown.
 func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
@@ -65,7 +65,7 @@ func ended(v revoked, now time.Time) bool {
 // (handOver).
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
-// forget drops revoked certificates as soon as forgotten permits it.
+// forget drops the revoked certificates for which forgotten returns true.
 func (r *record) forget(now time.Time) {
 	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return forgotten(v, now) })
 }

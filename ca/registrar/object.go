@@ -105,8 +105,8 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 	return made, nil
 }
 
-// approve approves the object. Before, ca/serve has authenticated the identity, and Register has verified that the CSR
-// names only that identity.
+// approve approves the object. Before the call, ca/serve has authenticated the identity, and Register has verified
+// that the CSR names only that identity.
 func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
 	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
 	// Without a resource version, annotations that other clients wrote meanwhile cause no conflict. A denial cannot be

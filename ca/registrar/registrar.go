@@ -3,7 +3,7 @@
 // the certificate, verifies the certificate, and deletes the request.
 //
 // Owns: the objects that it creates, and the bound on one identity's concurrent requests.
-// Reads: the API server, the roots that the mesh configuration names.
+// Reads: the API server, and signers' roots from the mesh configuration.
 // Never: approves another client's object; returns a certificate for another identity; stores a CSR or a certificate.
 package registrar
 
@@ -26,25 +26,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the work. One certificate takes four requests to the API server with a fast signer, and eight with a signer
-// that needs a second. So one process obtains 20 or 10 certificates a second (requestRate).
+// Bounds of the work. One certificate takes four requests to the API server with a fast signer, and eight with a
+// signer that needs a second. At requestRate, one process obtains 20 or 10 certificates a second.
 const (
 	Signing      = 64 // certificates that one process requests at once; the caller enforces it (serve.Limits.Signing)
 	ofIdentity   = 16 // certificates that are requested at once for one identity
 	requestRate  = 80 // requests to the API server per second, as istiod sends
 	requestBurst = 160
-	shortest     = 600 * time.Second // the shortest that an API server accepts (k8s.io/api/certificates/v1, expirationSeconds)
+	shortest     = 600 * time.Second // shortest lifetime that an API server accepts (expirationSeconds)
 	cleaning     = 5 * time.Second   // timeout for deleting an object
 )
 
 // Config configures New. API, Roots and MaxTTL are required.
 type Config struct {
 	API    *apiserver.Client // needs the rights to create, read, approve and delete CertificateSigningRequests
-	Signer string            // signer for callers that name none (K8S_SIGNER); empty: such callers are refused
-	Domain string            // prefix of the signers that callers name (CERT_SIGNER_DOMAIN); empty: callers may name none
-	// Roots returns the roots of a signer (by its full name, DOMAIN/NAME), and the roots of all signers, which peers
-	// must trust. Roots is called for each request, by many goroutines at once. If own is empty the request is refused,
-	// so callers choose among the signers of the mesh configuration.
+	Signer string            // signer for callers that name no signer (K8S_SIGNER); empty: such callers are refused
+	Domain string            // prefix of signers named by callers (CERT_SIGNER_DOMAIN); empty: callers name no signer
+	// Roots returns two lists: the roots of a signer (by its full name, DOMAIN/NAME), and the roots of all signers,
+	// which peers must trust. Roots is called for each request, by many goroutines at once. If the first list is
+	// empty, the request is refused. Callers can therefore choose only signers of the mesh configuration.
 	Roots  func(signer string) (own, all []*x509.Certificate)
 	MaxTTL time.Duration    // longest remaining lifetime of an accepted certificate (issue.Foreign)
 	Now    func() time.Time // for verifying certificates; nil: time.Now
@@ -73,7 +73,7 @@ func New(c Config) *Registrar {
 // Register implements serve.Registrar: it blocks until the signer has issued the certificate, or ctx ends. The returned
 // certificate is verified. q.Signer is the name without Config.Domain; empty: Config.Signer.
 //
-// issue.ErrInvalid: the CSR names something else than the identity, the signer's name is malformed or missing, or the
+// issue.ErrInvalid: the CSR has a name that is not the identity, the signer's name is malformed or missing, or the
 // signer has no roots. serve.ErrBusy: 16 requests of the identity are under way. serve.ErrRefused: the request was
 // denied or has failed. issue.ErrForeign: the signer's certificate does not match the request. Other errors are those
 // of the API server and of ctx.
@@ -145,8 +145,8 @@ func (r *Registrar) signer(said string) (string, error) {
 	return r.cfg.Domain + "/" + said, nil
 }
 
-// begin counts a request of an identity as under way, until end. It returns false, and counts nothing, if ofIdentity
-// requests are under way.
+// begin counts a request of an identity as under way, until end is called. It returns false, and counts nothing, if
+// ofIdentity requests are under way.
 func (r *Registrar) begin(identity string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,9 +18,9 @@ const (
 )
 
 // blob is a decoded sealed blob. Its encoding begins with magic and format. Parts follow, each prefixed by its length
-// in four bytes (big endian): provider, key id, annotations, wrapped data key, ciphertext. The annotations are their
-// number in four bytes, and then the name and the value of each as two parts, in order of names. A blob has exactly one
-// encoding, and no bytes follow it.
+// in four bytes (big endian): provider, key id, annotations, wrapped data key, ciphertext. The annotations are
+// encoded as their number in four bytes, followed by two parts for each annotation, its name and its value, in order
+// of names. A blob has exactly one encoding, and no bytes follow it.
 type blob struct {
 	provider   string
 	wrapped    Wrapped
@@ -47,8 +47,8 @@ func (b *blob) header() []byte {
 
 func (b *blob) encode() []byte { return appendPart(b.header(), b.ciphertext) }
 
-// parts reads length-prefixed parts. After the first truncated or too long part, err is set and all further parts are
-// empty.
+// parts reads length-prefixed parts. After the first part that is truncated or too long, err is set and all further
+// parts are empty.
 type parts struct {
 	rest []byte
 	err  error

@@ -20,8 +20,9 @@ type Wrapped struct {
 	Annotations map[string][]byte // further data that the provider needs for Unwrap; may be nil
 }
 
-// Provider wraps data keys with a key encryption key (KEK). It must be safe for concurrent use. Errors wrap
-// ErrUnavailable if a retry or the right KEK may help, and ErrTampered if Wrap never returned the wrapped key.
+// Provider wraps data keys with a key encryption key (KEK). It must be safe for concurrent use. An error wraps
+// ErrUnavailable if a retry or the right KEK may help. An error of Unwrap wraps ErrTampered if Wrap never returned
+// the wrapped key.
 type Provider interface {
 	// Name returns the kind of provider. It is stored in each blob, and blobs of another kind do not open.
 	Name() string
@@ -32,8 +33,9 @@ type Provider interface {
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
-// Bounds of data keys. Random nonces of 96 bits allow 2^32 uses of one data key (NIST SP 800-38D, 8.3). Since each data
-// key is used for a day at most, a rotated KEK is in use after a day.
+// Bounds of data keys. Random nonces of 96 bits allow 2^32 uses of one data key (NIST SP 800-38D, 8.3). Each data key
+// is used for new blobs for a day at most. One day after a rotation of the KEK, all new blobs are therefore sealed
+// under the new KEK.
 const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
@@ -43,8 +45,9 @@ const (
 )
 
 // Envelope implements Sealer: it encrypts with AES-256-GCM under a data key, which a Provider wraps. Seal calls the
-// provider for the first blob, then once per day or 2^24 uses, and after a rotation that Stale has found. Open calls
-// the provider for each data key that is not in memory; up to 1,024 are. A call of the provider ends after 15 s.
+// provider for the first blob, then once per day or 2^24 uses, and after Stale has found a rotation of the KEK. Open
+// calls the provider for each data key that is not in memory. Up to 1,024 data keys stay in memory. A call of the
+// provider ends after 15 s.
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
@@ -208,8 +211,8 @@ func (e *Envelope) known(id [32]byte) *dataKey {
 	return e.held[id]
 }
 
-// once makes one call for all callers that wait for the same result (the same text what). A caller whose ctx ends gets
-// ErrUnavailable; the call continues for the other callers.
+// once makes one call for all callers that wait for the same result. The second argument identifies the result. A
+// caller whose ctx ends gets ErrUnavailable; the call continues for the other callers.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

@@ -26,12 +26,12 @@ type File struct {
 	older []localKey
 	first First
 
-	mu  sync.Mutex // guards key; Unwrap replaces the key after the right file was restored
+	mu  sync.Mutex // guards key; Unwrap replaces key after an operator has restored the right file
 	key localKey   // zero: the file has been missing until now
 }
 
-// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed, so that no blob
-// needs a lost key. Otherwise the error states what was sealed, or why this is unknown.
+// First decides whether a missing key file may be created. It returns nil if nothing was ever sealed: then no blob
+// needs a lost key. Otherwise the error states which value was sealed, or why this is unknown.
 type First func(context.Context) error
 
 // NewFile returns a provider with the key of the file path. It creates a missing file with a random key and mode 0600.
@@ -39,9 +39,10 @@ type First func(context.Context) error
 // of the older files. Errors: a file of another size, permissions beyond 0700 (of another user's file: beyond 0640), a
 // missing older file, and those of the file system.
 //
-// A rotation has three steps, between which every replica can open every blob. First give the new file to every replica
-// as an older file. When all replicas have it, make it path, and the previous file an older file. When no blob needs
-// the previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous file.
+// A rotation has three steps, between which every replica can open every blob. First give the new file to every
+// replica as an older file. When all replicas have the new file, pass it as path, and the previous file as an older
+// file. When no blob needs the previous key any more (keyring.Report.KEKs lists the needed keys), remove the previous
+// file.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -54,8 +55,8 @@ func NewFile(path string, older ...string) (*File, error) {
 }
 
 // findFile is NewFile for a file that may be missing. Each later use tries to read the missing file, and fails with
-// ErrUnavailable if it needs the file's key. Wrap creates the file if first permits. With a nil first the file is never
-// created.
+// ErrUnavailable if it needs the file's key. Wrap creates the file if the given First returns nil. With a nil First,
+// the file is never created.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
 	key, err := keyOf(path)
@@ -133,7 +134,7 @@ func makeKeyFile(path string) error {
 // Name implements Provider.
 func (*File) Name() string { return "file" }
 
-// current returns the key of the file. It reads the file at each call until that has succeeded once. Errors match
+// current returns the key of the file. Until a read of the file has succeeded, each call reads the file. Errors match
 // ErrUnavailable, and fs.ErrNotExist if the file is missing.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
@@ -152,7 +153,7 @@ func (f *File) current() (localKey, error) {
 	return key, nil
 }
 
-// create returns the key of the file, after creating the file unless another process has.
+// create creates the file, unless another process has created it, and returns the file's key.
 func (f *File) create() (localKey, error) {
 	if err := makeKeyFile(f.path); err != nil {
 		return localKey{}, fmt.Errorf("key encryption key: %w", err)
@@ -160,7 +161,7 @@ func (f *File) create() (localKey, error) {
 	return f.current()
 }
 
-// sealing returns the key to seal with. A missing file is created if first permits.
+// sealing returns the key to seal with. It creates a missing file if the provider's First returns nil.
 func (f *File) sealing(ctx context.Context) (localKey, error) {
 	key, err := f.current()
 	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -188,8 +189,8 @@ func (f *File) putBack(id string) (localKey, bool) {
 	return key, true
 }
 
-// Wrap implements Provider. It creates a missing file if NewProvider's first permits. ErrUnavailable: the file is
-// missing or refused.
+// Wrap implements Provider. It creates a missing file if the First of NewProvider returns nil. ErrUnavailable: the
+// file is missing or refused.
 func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	own, err := f.sealing(ctx)
 	if err != nil {
@@ -199,8 +200,8 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. It reads the file again if no known key has the id. ErrUnavailable: no key has the id.
-// ErrTampered: w.Data does not decrypt.
+// Unwrap implements Provider. If no known key has the id w.KeyID, Unwrap reads the file again. ErrUnavailable: no key
+// has this id. ErrTampered: w.Data does not decrypt.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {

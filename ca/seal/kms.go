@@ -66,8 +66,8 @@ func (k *KMS) Close() error { return k.conn.Close() }
 func (*KMS) Name() string { return "kms-v2" }
 
 // Check requests the plugin's status. It returns nil if the plugin is healthy, speaks version v2 or v2beta1, and
-// reports a key id. Otherwise the error, an ErrUnavailable, contains the plugin's report or why the plugin does not
-// answer.
+// reports a key id. Otherwise the error wraps ErrUnavailable, and contains the plugin's report or the reason why the
+// plugin does not answer.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
@@ -143,8 +143,8 @@ func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	return resp.Plaintext, nil
 }
 
-// failed returns the error of a call, wrapped in its meaning: ErrTampered for an InvalidArgument of Decrypt, else
-// ErrUnavailable, since the failure may be temporary.
+// failed wraps the error of a call in an error of this package, which is its first argument. Callers pass ErrTampered
+// for an InvalidArgument of Decrypt. For all other failures they pass ErrUnavailable, since these may be temporary.
 func (k *KMS) failed(meaning error, call string, err error) error {
 	return fmt.Errorf("%w: %s by KMS plugin at %s: %w", meaning, call, k.socket, errors.New(status.Convert(err).Message()))
 }

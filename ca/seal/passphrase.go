@@ -38,7 +38,7 @@ type derivation struct {
 }
 
 // NewPassphrase returns a provider with copies of the passphrases. It wraps under passphrase, and also unwraps under
-// the older ones; a rotation has the steps of NewFile. The error: a passphrase has less than 12 bytes.
+// the older ones; a rotation has the steps of NewFile. The error: a passphrase has fewer than 12 bytes.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -115,7 +115,8 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider, without an error. The returned function derives a key for each salt that is not cached.
+// Newest implements Provider. It never fails. For each salt whose key is not cached, the returned function derives
+// the key.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

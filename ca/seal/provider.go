@@ -10,9 +10,9 @@ import (
 // passphrase-file:PATH (a Passphrase), or kms:SOCKET (a KMS: a Kubernetes KMS v2 plugin). Paths of older keys or
 // passphrases may follow the first path after commas (NewFile). White space around a passphrase is ignored.
 //
-// A missing key file is not an error. The first Wrap creates the file if first permits; with a nil first the file is
-// never created. Until the file exists, operations that need its key fail with ErrUnavailable. Errors: an invalid spec,
-// an unreadable or invalid file, and a missing file of a passphrase or an older key.
+// A missing key file is not an error. The first call of Wrap creates the file if the given First returns nil. With a
+// nil First, the file is never created. Until the file exists, operations that need its key fail with ErrUnavailable.
+// Errors: an invalid spec, an unreadable or invalid file, and a missing file of a passphrase or an older key.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

@@ -13,12 +13,12 @@ import (
 )
 
 // Context identifies what a sealed blob is for. It is associated data of the encryption: Open needs a Context that
-// equals that of Seal. So a blob that was moved or exchanged does not open. Fields may be zero.
+// equals that of Seal. A blob that was moved or exchanged therefore does not open. Fields may be zero.
 type Context struct {
 	Mesh        string
 	TrustDomain string
-	Epoch       uint64 // of the keyring; 0 for other purposes
-	KeyID       string // distinguishes values of one Purpose; empty if there is one only
+	Epoch       uint64 // number of the keyring's epoch; 0 for other purposes
+	KeyID       string // distinguishes values of one Purpose; empty if the Purpose has one value only
 	Purpose     string // signing-key, gateway-tls, ...
 }
 
@@ -40,7 +40,7 @@ type Sealer interface {
 
 // Errors of a Sealer, for errors.Is.
 var (
-	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // not a blob, or of another Context
+	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed") // also: not a blob
 	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )

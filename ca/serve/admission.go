@@ -58,8 +58,9 @@ func (s *Server) Stats() Stats {
 	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.delayed), Signing: q.running, Writing: q.writing, Bytes: q.memory.used}
 }
 
-// refuseEarly returns a gRPC status if the queue has no room or time for any request of this kind. It is called before
-// the caller is authenticated, so that a storm costs no cryptography. A nil error reserves no place in the queue.
+// refuseEarly returns a gRPC status if the queue has no room or time for any request of this kind. It is called
+// before the caller is authenticated, so that refused requests cost no cryptography. A nil error reserves no place in
+// the queue.
 func (d *admission) refuseEarly(ctx context.Context, first bool, maxWait time.Duration) error {
 	t := newTicket(ctx, d.now(), holder{}, first, 0, maxWait)
 	d.mu.Lock()
@@ -79,8 +80,9 @@ func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes 
 	return t
 }
 
-// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass. Otherwise
-// the error is a gRPC status: the queue refused the request, maxWait or the deadline passed, or ctx ended.
+// enter blocks until the caller may sign, and returns its pass. The caller must call leave once on the pass.
+// Otherwise the error is a gRPC status: the queue refused the request, maxWait or the deadline of ctx passed, or ctx
+// ended.
 func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
 	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})

@@ -23,8 +23,9 @@ var certificatesDesc = grpc.ServiceDesc{
 	})},
 }
 
-// call describes a method with one request and one response. The method is registered as a stream, which is the same on
-// the wire. The handler of a stream can authenticate the caller before gRPC reads the request. A unary handler cannot.
+// call describes a method with one request and one response. The method is registered as a stream: on the wire both
+// are identical. The handler of a stream can authenticate the caller before gRPC reads the request. A unary handler
+// cannot.
 func call(name string, answer func(s *Server, ctx context.Context, read func(any) error) (any, error)) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		out, err := answer(srv.(*Server), stream.Context(), stream.RecvMsg)

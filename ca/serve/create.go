@@ -34,9 +34,9 @@ func (s *Server) CreateCertificate(ctx context.Context,
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate authenticates the caller and answers the request that read returns. In the response each element is one
-// PEM block, the leaf first. The last element is the whole root bundle, as Istio's agent expects
-// (security/pkg/nodeagent).
+// certificate authenticates the caller, calls the function read for the request, and answers it. The response has one
+// element for each certificate of the chain, the leaf first. Its last element is the whole root bundle, as Istio's
+// agent expects (security/pkg/nodeagent).
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -112,7 +112,8 @@ func (s *Server) refused(ctx context.Context, message string, c attest.Caller, e
 	s.clients.Warn(message, code.String(), obs.KeyPeer, peerAddress(ctx), obs.KeyIdentity, identity, obs.KeyError, err)
 }
 
-// authenticate calls an Authenticator. It bounds the number of simultaneous checks, of certificates and of tokens.
+// authenticate calls an Authenticator. It bounds the number of simultaneous checks, separately for certificates and
+// for tokens.
 func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (attest.Caller, error) {
 	checks := s.checks[0]
 	if hasToken(ctx) {
@@ -125,7 +126,8 @@ func (s *Server) authenticate(ctx context.Context, by attest.Authenticator) (att
 	return by.Authenticate(ctx)
 }
 
-// caller authenticates the caller and refuses revoked ones. With the error of a revocation, the returned caller is set.
+// caller authenticates the caller and refuses revoked ones. For a revoked caller, the returned caller is set although
+// there is an error.
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	caller, err := s.authenticate(ctx, s.cfg.Authenticator)
 	if err != nil {
@@ -310,7 +312,8 @@ func (s *Server) record(ctx context.Context, r *securityv1.IstioCertificateReque
 	}
 }
 
-// signAgain signs outside of the queue, at most Limits.Signing requests at once. ctx bounds the wait for others.
+// signAgain signs outside of the queue, at most Limits.Signing requests at once. ctx bounds the wait for a free place
+// among them.
 func (s *Server) signAgain(ctx context.Context, r *securityv1.IstioCertificateRequest, c attest.Caller) (*Current, *issue.Issued, error) {
 	if err := s.again.Acquire(ctx, 1); err != nil {
 		s.cfg.Hooks.SignFailed()

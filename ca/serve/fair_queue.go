@@ -78,7 +78,8 @@ func (l *fairQueue) last() *ticket {
 	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead returns an upper bound for the number of tickets that would start before a ticket that h pushed now.
+// ahead returns an upper bound for the number of tickets that would start before a ticket of the holder h that were
+// pushed now.
 func (l *fairQueue) ahead(h holder) int {
 	p, o := l.find(h)
 	own := 0 // tickets of the same identity in this queue

@@ -18,17 +18,18 @@ type FallbackJournal interface {
 	// Away reports whether the Journal is known to be unavailable. The server then records renewals without trying the
 	// Journal first.
 	Away() bool
-	// Longest returns the longest lifetime of a recorded certificate, at least 1 s.
+	// Longest returns the longest lifetime of a certificate that Spend records, at least 1 s.
 	Longest() time.Duration
-	// Spend records a signed renewal, and returns nil once the entry is durable. e.Previous is the serial number of the
-	// certificate that authenticated the request, and shownEnds is that certificate's NotAfter. ErrRevoked: the
-	// identity or that certificate is revoked. After any error the server does not return the new certificate.
+	// Spend records a signed renewal, and returns nil once the entry is durable. e.Previous is the serial number of
+	// the certificate that authenticated the request, and shownEnds is that certificate's NotAfter. ErrRevoked: the
+	// identity is revoked, or the certificate that authenticated the request. After any error the server does not
+	// return the new certificate.
 	Spend(e Entry, shownEnds time.Time) error
 }
 
-// shownEnd returns the NotAfter of the shown certificate, and whether the FallbackJournal may record the request. The
-// request must be a renewal: the connection's verified certificate proved the caller's identity. Other requests wait
-// for the Journal.
+// shownEnd returns the NotAfter of the shown certificate (the client certificate of the connection), and whether the
+// FallbackJournal may record the request. The request must be a renewal: the connection's verified certificate proved
+// the caller's identity. Other requests wait for the Journal.
 func (s *Server) shownEnd(ctx context.Context, c attest.Caller) (shownEnds time.Time, yes bool) {
 	cert := peerCertificate(ctx)
 	if s.cfg.Fallback == nil || cert == nil || c.By != attest.ByCertificate || c.Serial != Serial(cert) {
@@ -52,8 +53,8 @@ func (s *Server) forFallback(r *securityv1.IstioCertificateRequest, c attest.Cal
 	return &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: int64(ttl / time.Second)}, c
 }
 
-// recordFallback records a renewal that was signed forFallback in the FallbackJournal. why is the error of the Journal,
-// or nil if the Journal was not tried.
+// recordFallback records a signed renewal in the FallbackJournal. The renewal was changed by forFallback before
+// signing. why is the error of the Journal, or nil if the Journal was not tried.
 func (s *Server) recordFallback(ctx context.Context, c attest.Caller, shownEnds time.Time,
 	current *Current, issued *issue.Issued, why error) (*Current, *issue.Issued, error) {
 	e := entry(current, issued, c, peerAddress(ctx))

@@ -43,8 +43,8 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report stores an agent's report without verifying the fingerprints in it. The credential must be a certificate, since
-// the report is about the certificate with that serial number.
+// report stores an agent's report without verifying the fingerprints in it. The credential must be a certificate,
+// since the report is about this certificate.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server accepts no reports of root bundles")

@@ -9,7 +9,7 @@ type Hooks struct {
 	Issued          func(took time.Duration)          // each success; took: the whole request. citadel_server_success_cert_issuance_count
 	Unauthenticated func()                            // no accepted credential: citadel_server_authentication_failure_count
 	BadCSR          func()                            // the CSR, lifetime or CertSigner is not valid: citadel_server_csr_parsing_err_count
-	BadIdentity     func()                            // no identity, a foreign one, or revoked: citadel_server_id_extraction_err_count
+	BadIdentity     func()                            // identity missing, foreign or revoked: citadel_server_id_extraction_err_count
 	SignFailed      func()                            // not signed or not recorded: citadel_server_csr_sign_err_count
 	Turned          func(code string)                 // refused or given up in the queue, or ErrBusy; code: name of the gRPC code
 	Waited          func(first bool, d time.Duration) // d: time of an admitted request in the queue; first: no renewal by certificate

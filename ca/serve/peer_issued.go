@@ -32,7 +32,7 @@ type PeerIssued struct {
 	// used.
 	Peers []string
 	// Roots verify a peer before the token is sent, and the certificate in the peer's response. nil: the system's
-	// roots, which no caller wants.
+	// roots.
 	Roots      *x509.CertPool
 	ServerName string // DNS name that each peer's certificate and the requested certificate must have
 	Token      string // token of the control plane's own service account

@@ -23,8 +23,8 @@ import (
 // (keyring.Keyring.Seen), encrypted with the nonce as associated data.
 //
 // The method needs no credential: the content is not secret, and only a holder of the key encryption key can make a
-// response. Certificates would fail when they matter: a replica with a rolled-back keyring has old roots, so that
-// neither side could verify the other.
+// response. Client certificates would fail exactly when the method is needed: a replica with a rolled-back keyring
+// has old roots, so that neither side could verify the other.
 const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 
 // Bounds of a request to peers.
@@ -85,9 +85,9 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 // host name stands for all its IP addresses, as that of a headless Service. The process's own address may be among
 // them. Of more than 64 IP addresses, only the first 64 in sorted order are queried.
 //
-// AskPeers returns after 3 s at the latest. The error joins the errors of addresses that are not valid, of addresses
-// beyond the first 64, and of peers that did not answer. The other peers' responses are returned with the error, too.
-// keyring.Config.Peers has the same form.
+// AskPeers returns after 3 s at the latest. The error joins the errors of addresses that are not valid or do not
+// resolve, of addresses beyond the first 64, and of peers that did not answer. The other peers' responses are
+// returned with the error, too. Apart from the argument addresses, keyring.Config.Peers has the same signature.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()

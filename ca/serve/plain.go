@@ -9,9 +9,9 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// RegisterPlain adds a certificate service that signs nothing to a gRPC server without TLS. The service answers
-// Unavailable with the reason if a.Current fails, and otherwise FailedPrecondition. Without the service, agents would
-// receive Unimplemented, as from a wrong server.
+// RegisterPlain registers, at a gRPC server without TLS, a certificate service that refuses all requests. The service
+// answers Unavailable with the reason if the Current method of a fails, and otherwise FailedPrecondition. Without the
+// service, agents would receive Unimplemented, as from a wrong server.
 func RegisterPlain(r grpc.ServiceRegistrar, a Authorities) {
 	securityv1.RegisterIstioCertificateServiceServer(r, plain{authorities: a})
 }

@@ -46,8 +46,8 @@ type event interface{ isEvent() }
 type (
 	arrive  struct{ t *ticket }
 	abandon struct{ t *ticket } // the caller has gone, or the deadline has passed
-	// signed: a started ticket has left its signing slot, which it occupied for took. With journal, its entry is being
-	// written, and recorded follows.
+	// signed: a started ticket has left its signing slot. The field took is the time in the slot. If journal is true,
+	// the ticket's entry is being written, and the event recorded follows.
 	signed struct {
 		took    time.Duration
 		journal bool
@@ -190,7 +190,7 @@ func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	return nil
 }
 
-// estimate returns the estimated wait of t in the queue if no other request came.
+// estimate returns the estimated wait of t in the queue if no further request arrives.
 func (q *queue) estimate(t *ticket) time.Duration {
 	ahead := q.queueOf(t).ahead(t.holder)
 	if !t.first {
@@ -199,8 +199,8 @@ func (q *queue) estimate(t *ticket) time.Duration {
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves delayed tickets that are ready to their queues, and sets the next wake-up if the time for it has
-// changed. alarm reports that the last wake-up has come.
+// release moves delayed tickets that are ready to their queues. It requests a wake-up for the next delayed ticket if
+// it has moved tickets, or if the last requested wake-up has come (alarm).
 func (q *queue) release(now time.Time, alarm bool) []effect {
 	before := len(q.delayed)
 	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {

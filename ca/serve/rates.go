@@ -53,7 +53,7 @@ func (d *delays) Pop() any {
 // 80 bytes and a mutex with a Limiter.
 type rates struct {
 	each  time.Duration // between two tokens
-	burst time.Duration // in which an empty bucket is filled
+	burst time.Duration // time in which an empty bucket is filled
 	full  map[holder]time.Time
 	sweep int // number of buckets at which the full ones are removed
 }

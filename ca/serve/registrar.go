@@ -37,7 +37,7 @@ type Registration struct {
 // Registered is a certificate of another CA, which the Registrar has verified. Epoch is 0.
 type Registered struct {
 	*issue.Issued
-	Bundle []*x509.Certificate // all roots that peers must trust
+	Bundle []*x509.Certificate // all roots that workloads must trust
 	Signer string              // name of the CA that signed, for the log
 }
 

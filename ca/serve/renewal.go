@@ -18,8 +18,8 @@ import (
 type Renewals struct {
 	// Alone bounds the time between an identity's last token and a renewal by certificate; 0: unbounded.
 	Alone time.Duration
-	// Machine reports whether an identity belongs to a configured machine. Machines have no token after their first.
-	// nil: there are no machines.
+	// Machine reports whether an identity belongs to a configured machine (outside of Kubernetes). Machines have no
+	// token after their first. nil: there are no machines.
 	Machine func(id spiffeid.ID) bool
 	// Machines replaces Alone for machines; 0: unbounded.
 	Machines time.Duration
@@ -88,7 +88,8 @@ func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Dur
 }
 
 // extendToShown extends the lifetime of a renewal beyond that of the shown certificate, whose remaining lifetime is
-// left. While the journal then has the shown certificate, which is revoked by serial number, it also has the renewals.
+// left. The journal drops expired certificates. A renewal that expires later is therefore in the journal for as long
+// as the shown certificate, and is found when the shown certificate is revoked by serial number.
 func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1

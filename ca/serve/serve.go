@@ -31,14 +31,15 @@ import (
 // Current is the signing authority and trust bundle in force. It must not be changed.
 type Current struct {
 	Authority *issue.Authority
-	Bundle    []*x509.Certificate // all roots that peers must trust: the last element of a response
+	Bundle    []*x509.Certificate // all roots that workloads must trust: the last element of a response
 	// Publication numbers the published bundles. Journal entries contain it, so that a root rotation knows which
 	// certificates were delivered with the bundle.
 	Publication uint64
 }
 
-// Authorities provides the signing authority in force. Many goroutines call Current at once, for each signing. A
-// Current error says why nothing can be signed (sealed, not loaded yet, expired); callers receive it as Unavailable.
+// Authorities provides the signing authority in force. Many goroutines call Current at once, for each signing. The
+// error of Current says why nothing can be signed (sealed, not loaded yet, expired); callers receive it as
+// Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }
@@ -89,7 +90,7 @@ type Holder struct {
 	Serial     string    // of the certificate that authenticated the report, as Serial returns it
 	Roots      []string  // Fingerprint of each root, sorted, without duplicates
 	Peer       string    // network address
-	NotAfter   time.Time // of that certificate
+	NotAfter   time.Time // of the certificate with this Serial
 }
 
 // Holders stores reports. Many goroutines call Held at once. The agent receives an error as Unavailable.
@@ -112,15 +113,15 @@ type Config struct {
 	Memory        Memory          // nil: peers receive Unimplemented
 	// ControlPlane are the identities of the control plane's processes. A caller that proves one of them by a token
 	// also gets the Names. In this way a process that cannot sign obtains its serving certificate (PeerIssued). A
-	// certificate does not give the Names, since a stolen serving key could then be renewed for ever. A token of a
-	// cluster other than Cluster does not give them either, since that cluster may name any namespace and service
-	// account.
+	// caller with a certificate does not get the Names, since a stolen serving key could then be renewed for ever. A
+	// caller with a token of a cluster other than Cluster does not get the Names either, since that cluster may name
+	// any namespace and service account.
 	ControlPlane []spiffeid.ID
 	Cluster      string   // name of the config cluster, as in attest.Caller
 	Names        []string // DNS names for control plane processes: see issue.Request
-	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases). Agents
-	// that started before the mesh changed its trust domain use one. Each signing calls Aliases, from many goroutines
-	// at once. nil: there are no aliases.
+	// Aliases returns other trust domains under which a CSR may name its caller (MeshConfig trustDomainAliases).
+	// Agents that started before the mesh changed its trust domain use an alias. Each signing calls Aliases, from
+	// many goroutines at once. nil: there are no aliases.
 	Aliases  func() []spiffeid.TrustDomain
 	Policy   issue.Policy
 	Renewals Renewals
@@ -197,7 +198,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // Limits bound the server's work. Each comment ends its first sentence with a colon and the default, which a zero field
 // means. New refuses negative fields.
 type Limits struct {
-	Signing int // signing slots: GOMAXPROCS. As many certificates at once may be signed again after ErrStale, without a slot.
+	Signing int // signing slots: GOMAXPROCS. Without a slot, as many certificates at once may be signed again after ErrStale.
 	Checks  int // certificates verified at once, and as many tokens: 4 x GOMAXPROCS
 	Journal int // requests in a signing slot or being journalled: 4096
 	Waiting int // requests in the queue: 32768. In a full queue, first certificates displace renewals.

@@ -40,8 +40,8 @@ func (t transport) Clone() credentials.TransportCredentials {
 }
 
 // verifying returns a copy of conf for one connection. With it, a handshake verifies a presented client certificate
-// against conf's ClientCAs, and fails if that fails. The verified chains are stored in conn if it is a *records, and
-// are lost otherwise.
+// against conf's ClientCAs, and fails if the verification fails. The verified chains are stored in conn if it is a
+// *records, and are lost otherwise.
 func verifying(conf *tls.Config, conn net.Conn) *tls.Config {
 	own := conf.Clone()
 	own.ClientAuth = tls.RequestClientCert
@@ -58,7 +58,7 @@ func verifying(conf *tls.Config, conn net.Conn) *tls.Config {
 // Bounds of a client's chain. Chains in meshes have three or four certificates, each issued by the next one.
 const (
 	mostPresented = 6
-	mostIssuers   = 8 // pairs of certificates in which one has the name of the other's issuer
+	mostIssuers   = 8 // pairs of a certificate and a possible issuer, matched by the issuer's name
 )
 
 // verify verifies client certificates as crypto/tls does (VerifyClientCertIfGiven), within bounds. It returns no chains

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// Held presents a serving certificate to API servers, and delays a new one until they trust it. API servers verify
-// webhooks by the roots in webhook configurations. Until all configurations have the root of a new signer, the previous
-// certificate stays in use while it is valid. Safe for concurrent use.
+// Held presents a serving certificate to API servers, and delays a new certificate until they trust it. API servers
+// verify webhooks by the roots in webhook configurations. Until all configurations have the root of a new signer, the
+// previous certificate stays in use while it is valid. Safe for concurrent use.
 type Held struct {
 	tls     *TLS
 	state   func() *keyring.State
@@ -20,8 +20,8 @@ type Held struct {
 
 	mu        sync.Mutex // guards the fields below
 	presented *tls.Certificate
-	believed  bool  // presented was trusted when last checked
-	final     bool  // callers trust presented: it is not checked again
+	believed  bool  // the certificate was trusted when last checked
+	final     bool  // callers trust the certificate: it is not checked again
 	waiting   error // why the newest certificate was not trusted when last checked; nil: it was trusted
 }
 
@@ -31,9 +31,9 @@ type Trust struct {
 	Refused error // why a caller does not trust the certificate, or why this is unknown; nil: no caller refuses it
 }
 
-// NewHeld returns a Held that presents certificates of s. state returns the keyring's state, never nil. trusted returns
-// whether callers trust a certificate. Handshakes call trusted under a lock: it must not block, or call the Held. Once
-// it returns Callers without Refused, it is not called again for that certificate.
+// NewHeld returns a Held that presents certificates of s. state returns the keyring's state, never nil. trusted
+// returns whether callers trust a certificate. Handshakes call trusted under a lock: it must not block, or call the
+// Held. Once trusted returns Callers without Refused for a certificate, it is not called again for this certificate.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
@@ -55,9 +55,10 @@ func (h *Held) Missing() (unbelieved, err error) {
 	return unbelieved, err
 }
 
-// Waiting returns why callers distrust the newest certificate, or why there is no certificate to present; nil: neither.
-// If all certificates are untrusted, the newest is presented all the same. While a newer certificate cannot be made and
-// the previous one is in use, Waiting returns the result of the last check.
+// Waiting returns why callers distrust the newest certificate, or why there is no certificate to present; nil:
+// callers trust the newest certificate. If all certificates are untrusted, the newest is presented all the same.
+// While a newer certificate cannot be made and the previous one is in use, Waiting returns the result of the last
+// check.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()

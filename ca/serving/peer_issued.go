@@ -32,8 +32,8 @@ type Ring interface {
 	Changed() <-chan struct{} // closed once State returns another State than at the time of this call
 }
 
-// PeerConfig configures how a process that cannot sign requests a certificate from peers: other replicas that can. TLS,
-// Ring, ServerName, TokenFile and Log are required.
+// PeerConfig configures how a process that cannot sign requests a certificate from peers (replicas that can sign).
+// TLS, Ring, ServerName, TokenFile and Log are required.
 type PeerConfig struct {
 	TLS  *TLS // receives the certificate
 	Ring Ring
@@ -72,8 +72,8 @@ func NewPeerIssued(c PeerConfig) *PeerIssued {
 	return b
 }
 
-// Run requests certificates as needed until ctx ends, and then returns nil. It returns an error at once if the list of
-// replicas in etcd cannot be followed, which is a mistake of this build.
+// Run requests certificates as needed until ctx ends, and then returns nil. It returns an error at once if the list
+// of replicas in etcd cannot be followed, which only a defect of this build can cause.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	var fleets <-chan member.Fleet
 	if b.Store != nil {
@@ -139,8 +139,8 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 }
 
 // report journals that this process, the holder of each peer-issued certificate, has the newest roots. The process
-// signs for itself by then, and renews none of these certificates. Without the report a root rotation would wait until
-// they expire.
+// signs for itself by then, and renews none of these certificates. Without the report a root rotation would wait
+// until these certificates expire.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {

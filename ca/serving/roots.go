@@ -14,8 +14,8 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots is the Ring of a process without a keyring. Its owner sets the mesh's roots, from a trusted source. Its states
-// never sign. Safe for concurrent use.
+// Roots is the Ring of a process without a keyring. Its owner sets the mesh's roots, from a trusted source. A process
+// with one of its States cannot sign. Safe for concurrent use.
 type Roots struct {
 	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State

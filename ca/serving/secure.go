@@ -1,6 +1,6 @@
-// Package serving configures TLS for the secure gRPC address and for webhooks. The newest state of the keyring decides
-// which roots verify callers, and which certificate is presented: an operator's, one of our CA, or one that a peer
-// signed while this process cannot sign.
+// Package serving configures TLS for the secure gRPC address and for webhooks. The newest state of the keyring
+// decides which roots verify callers, and which certificate is presented. The certificate is an operator's, or one of
+// our CA, or signed by a peer while this process cannot sign.
 //
 // Owns: the serving certificate, and the loop that requests one from peers.
 // Reads: states of ca/keyring, an operator's files, the fleet.
@@ -71,10 +71,10 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 }
 
 // ByFiles returns the TLS configuration of a process without a keyring, with an operator's certificate and key. The
-// arguments cert and key are paths; changed files take effect at the next handshake, and while they cannot be read or
-// do not match, the last good pair stays in use. With Credentials, presented client certificates are verified against
-// clients; nil: no client certificate is requested. Errors, which name the flags: the files cannot be read or do not
-// match at the first reading.
+// arguments cert and key are paths. Changed files take effect at the next handshake. While the files cannot be read
+// or do not match, the last good pair stays in use. The pool clients verifies presented client certificates, if the
+// server uses Credentials; nil: no client certificate is requested. Errors, which name the flags: the files cannot be
+// read or do not match at the first reading.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -115,12 +115,12 @@ type TLS struct {
 	from  string // the peer that signed own; empty: this process signed it
 	why   error  // reason of the last failed request to peers; nil: the last request succeeded
 	made  *tls.Config
-	state *keyring.State   // the state that made is based on
-	pair  *tls.Certificate // certificate of made
+	state *keyring.State   // the state for which the configuration was made
+	pair  *tls.Certificate // the certificate in the configuration
 }
 
-// Identify sets the SPIFFE ID in the certificates of our CA that this process makes for itself. By it, other replicas
-// accept the process as one of them. It must be called before the first certificate is made.
+// Identify sets the SPIFFE ID in the certificates of our CA that this process makes for itself. Other replicas
+// recognise this process by the SPIFFE ID. It must be called before the first certificate is made.
 func (s *TLS) Identify(id spiffeid.ID) { s.id = id }
 
 // New returns a TLS for certificates of our CA with these DNS names and IP addresses. If cert is not empty, cert and
@@ -182,9 +182,9 @@ func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate
 	return s.certificate(state, now)
 }
 
-// certificate returns the operator's certificate, else the process's own of our CA. An own certificate is replaced when
-// the signer changes, and at half of its lifetime. While this process cannot sign, the result is the previous
-// certificate, until it expires, or a peer's (PeerIssued).
+// certificate returns the operator's certificate, else the process's own certificate of our CA. An own certificate is
+// replaced when the signer changes, and at half of its lifetime. While this process cannot sign, the result is the
+// previous certificate until it expires, or a certificate that a peer signed (PeerIssued).
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()

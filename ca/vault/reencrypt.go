@@ -11,8 +11,9 @@ import (
 )
 
 // Reencrypt seals private keys again that are sealed under an older key encryption key, at most `most` of them. It
-// implements the Sealer of store/ingest. The result maps records of stored to their new ciphertexts, which the caller
-// writes; the records stay unchanged. The key of the MACs is sealed again, too, and written to the Store at once.
+// implements the Sealer of store/ingest. The result maps records of the list to their new ciphertexts, which the
+// caller writes; the records stay unchanged. The key of the MACs is sealed again, too, and written to the Store at
+// once.
 //
 // A record whose private key does not open (seal.ErrTampered) is skipped, and is part of the error. Any other error
 // ends the call, such as seal.ErrUnavailable, or that the key of the MACs cannot be read, opened or written. The result

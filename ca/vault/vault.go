@@ -80,9 +80,9 @@ func (v *Vault) aboutMAC() seal.Context {
 }
 
 // Seal returns the ciphertext of a private key or of registry credentials, and their MAC. It implements the Sealer of
-// store/ingest. If stored, which may be nil, has this MAC, the ciphertext is the stored one. The first call reads the
-// key of the MACs from the Store, or creates it. Errors are those of seal.Sealer and of the Store, or the vault has no
-// Store.
+// store/ingest. If the record in stored (may be nil) has the same MAC, Seal returns the record's ciphertext. The
+// first call reads the key of the MACs from the Store, or creates it. Errors are those of seal.Sealer and of the
+// Store, or the vault has no Store.
 func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
 	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)

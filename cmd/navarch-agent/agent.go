@@ -38,8 +38,8 @@ type agent struct {
 	status   *status.Server
 	app      *status.Application // nil: the proxy's configuration has no readiness probe
 	draining atomic.Bool
-	// configured is the start number of Envoy (envoyState.Starts) that is known to have accepted its first
-	// configuration.
+	// configured is the number of the start (envoyState.Starts) of the newest Envoy process that is known to have
+	// accepted its first configuration; 0: none.
 	configured atomic.Int64
 	readiness  readinessCache
 	warming    warming            // limits the wait for warming listeners and clusters of a gateway
@@ -157,8 +157,8 @@ func (a *agent) Run(ctx context.Context) error {
 	return loop.Run(base, tasks...)
 }
 
-// runEnvoy runs Envoy until it exits by itself or inner ends. When serving ends, Envoy is drained first and then
-// stopped.
+// runEnvoy runs Envoy until the process exits by itself, or until the context inner ends. When the context serving
+// ends, Envoy is drained first and then stopped.
 func (a *agent) runEnvoy(serving, inner context.Context) error {
 	ctx, stop := context.WithCancel(inner)
 	defer stop()

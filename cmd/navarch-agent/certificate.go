@@ -16,13 +16,13 @@ import (
 // control plane configures mTLS for it then.
 const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 
-// filesKey declares that the agent serves certificates and revocation lists of files by SDS. The control plane then
-// refers to them by SDS names, as Istio's does. Otherwise Envoy would read the files itself, and refuse a listener or
-// cluster whose file is absent.
+// filesKey declares that the agent reads certificates and revocation lists from files and serves them by SDS. The
+// control plane then refers to them by SDS names, as Istio's control plane does. Otherwise Envoy would read the files
+// itself, and refuse a listener or cluster whose file is absent.
 const filesKey = "NAVARCH_FILES"
 
-// claim sets identityKey and filesKey in the node's metadata. A node without this declaration has the value "none":
-// only Istio's agents, which always have certificates, omit the key.
+// claim sets identityKey and filesKey in the node's metadata. Without this call, identityKey is "none" (complement).
+// Only Istio's agents omit the key; they always have certificates.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
 	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)
@@ -38,8 +38,8 @@ func (o *options) sdsSocket() string {
 }
 
 // newIdentity returns the agent that requests the workload's certificate and serves it to Envoy by SDS. The private key
-// leaves this process only to Envoy and to --output-certs. The error reports that the environment's identity is not a
-// SPIFFE ID, or names the option.
+// leaves this process only to Envoy and to --output-certs. Errors: the environment's identity is not a SPIFFE ID, or
+// an option is not valid; the error names the option.
 func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
 	name, err := id.spiffeID()
 	if err != nil {

@@ -84,8 +84,9 @@ func (d *gatewayDrain) run(ctx context.Context) {
 	d.await(ctx, end)
 }
 
-// await polls the number of connections until none was open or accepted for quietTime, or until end. It also counts
-// accepted connections: a client that closes each connection has no open one between two requests.
+// await polls the numbers of connections. It returns when no connection was open or accepted for quietTime (unless
+// fullTime is set), at the time end (unless whenIdle is set), or when ctx ends. Accepted connections count because a
+// client that closes each connection has no open connection between two requests.
 func (d *gatewayDrain) await(ctx context.Context, end time.Time) {
 	last, since, warned := -1, time.Time{}, false
 	for ; ctx.Err() == nil; pause(ctx, drainPoll) {
@@ -140,8 +141,8 @@ const (
 )
 
 // idleOverload returns the overload manager by which the agent ends idle connections. Envoy's drain ends a connection
-// only with its next response. An idle HTTP/2 connection would receive no GOAWAY, and delay the end of the drain until
-// its time limit.
+// only with the connection's next response. An idle HTTP/2 connection would receive no GOAWAY, and delay the end of
+// the drain until its time limit.
 func idleOverload(file string) object {
 	const monitor = "envoy.resource_monitors.injected_resource"
 	return object{
@@ -156,9 +157,9 @@ func idleOverload(file string) object {
 	}
 }
 
-// yieldOverload returns the bootstrap, without the agent's overload manager if patches conflict with it. Two overload
-// managers cannot scale the same timers. The manager is removed only if Envoy rejects the patches of the overload
-// manager beside it and accepts them without it.
+// yieldOverload returns the bootstrap. It removes the agent's overload manager if patches conflict with it: two
+// overload managers cannot scale the same timers. Patches conflict if Envoy rejects the bootstrap with them, but
+// accepts it after the agent's overload manager is removed. Only patches of the overload manager are tested.
 func (a *agent) yieldOverload(ctx context.Context, text []byte, patches []agentapi.BootstrapPatch) []byte {
 	theirs := slices.DeleteFunc(slices.Clone(patches), func(p agentapi.BootstrapPatch) bool { _, is := p.Merge[overloadKey]; return !is })
 	if !a.cfg.bye.gateway || len(theirs) == 0 || a.accepts(ctx, text, theirs) {

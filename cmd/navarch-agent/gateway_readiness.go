@@ -17,7 +17,8 @@ const (
 	listenersAccepted = "listener_manager.lds.update_success"
 	listenersRefused  = "listener_manager.lds.update_rejected"
 	clustersWarming   = "cluster_manager.warming_clusters"
-	// gatewayStats matches the statistics of configStats and the three gauges of warming and active ones.
+	// gatewayStats matches the statistics of configStats, and the gauges of active listeners, warming listeners and
+	// warming clusters.
 	gatewayStats = `^(listener_manager\.total_listeners_(warming|active)|cluster_manager\.warming_clusters|` +
 		`(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
 )
@@ -32,14 +33,15 @@ func (a *agent) configStats() string {
 
 // warming limits the wait for listeners and clusters that Envoy received after its first ones. Envoy reports LIVE once
 // its first listeners have their route configurations and a response for each Secret. A listener of a later response
-// accepts nothing until then. The zero warming is ready for use, by one goroutine at a time.
+// accepts no connection until it has its own route configurations and Secrets. The zero warming is ready for use, by
+// one goroutine at a time.
 type warming struct {
 	start int64     // number of Envoy's start (envoyState.Starts)
 	since time.Time // the first call for this start
 }
 
-// wait names the numbers of listeners and clusters that still warm; empty: none, or warmingLimit has passed since the
-// first call for this start of Envoy.
+// wait returns a text with the numbers of listeners and clusters that are still warming. It is empty if none is
+// warming, or if warmingLimit has passed since the first call for this start of Envoy.
 func (w *warming) wait(start int64, stats map[string]int, now time.Time) string {
 	if w.start != start {
 		w.start, w.since = start, now
@@ -64,8 +66,8 @@ func (w *warming) over(start int64, now time.Time) bool {
 	return now.Sub(w.since) >= warmingLimit
 }
 
-// withoutRefused ignores refused listeners if the gateway has an active one. A server of one tenant with an address
-// that cannot be bound must not block the traffic of the other tenants.
+// withoutRefused removes the refused listeners from the condition if the gateway has an active listener. A server of
+// one tenant with an address that cannot be bound must not block the traffic of the other tenants.
 func (c *condition) withoutRefused() {
 	if c.updates[listenersActive] == 0 {
 		return

@@ -129,7 +129,8 @@ func (i *identity) selfDiscovery() bool {
 }
 
 // spiffeID returns the SPIFFE ID of TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, which the injection template sets.
-// It is the zero ID when one of them is not set. The error names the variable that is not valid in a SPIFFE ID.
+// It is the zero ID if TRUST_DOMAIN or SERVICE_ACCOUNT is not set. Errors: no namespace is set, or a variable is not
+// valid in a SPIFFE ID; the error names the variable.
 func (i *identity) spiffeID() (spiffeid.ID, error) {
 	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
 	_, namespace, err := nameOf(i.vars)

@@ -34,8 +34,9 @@ type condition struct {
 	xds        relay.Stats
 }
 
-// missing returns the reasons why the proxy cannot serve traffic; empty: it is ready. The control plane counts only
-// until the first configuration is present: a proxy goes on serving its configuration while the control plane is away.
+// missing returns the reasons why the proxy cannot serve traffic; empty: it is ready. The connection to the control
+// plane matters only until Envoy has its first configuration: a proxy goes on serving its configuration while the
+// control plane is away.
 func (c condition) missing() []string {
 	if c.draining {
 		return []string{"draining"}

@@ -195,7 +195,7 @@ func (o *redirectOptions) config() (redirect.Config, error) {
 }
 
 // dnsServers returns the addresses of the servers in a resolv.conf, without zones or duplicates. Errors: the file
-// cannot be read, an entry is not an IP address, or it names no server.
+// cannot be read or names no server, or an entry is not an IP address.
 func dnsServers(path string) (out []netip.Addr, err error) {
 	conf, err := resolver.ClientConfigFromFile(path)
 	if err != nil {

@@ -20,12 +20,13 @@ type shutdown struct {
 	// wait is the duration of the drain. Clients learn of the end of this endpoint with a delay, and connect until
 	// then.
 	wait time.Duration
-	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) waits for the last connection instead of wait, without a time limit:
-	// the sender of SIGTERM limits the time. Connections are counted after the duration least
-	// (MINIMUM_DRAIN_DURATION).
+	// whenIdle (EXIT_ON_ZERO_ACTIVE_CONNECTIONS) makes the drain end with the last connection, not by the duration
+	// `wait`. It has no time limit: the sender of SIGTERM limits the time. Connections are counted once the duration
+	// `least` (MINIMUM_DRAIN_DURATION) has passed.
 	whenIdle bool
 	least    time.Duration
-	// gateway: the node is a router (see gatewayDrain); fullTime: EXIT_ON_ZERO_ACTIVE_CONNECTIONS is false explicitly.
+	// gateway: the node is a router (see gatewayDrain). fullTime: EXIT_ON_ZERO_ACTIVE_CONNECTIONS is set to false for
+	// a router, which makes its drain last for the whole duration `wait`.
 	gateway, fullTime bool
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // The agent's Unix sockets are in a folder that is accessible only to the user of this process and of Envoy. A client
-// of the XDS socket acts as this proxy towards the control plane, and a client of the SDS socket receives its private
-// key.
+// of the XDS socket acts as this proxy towards the control plane, and a client of the SDS socket receives the proxy's
+// private key.
 
 func (o *options) sockets() string { return filepath.Join(o.configPath, "sockets") }
 func (o *options) socket() string  { return filepath.Join(o.sockets(), "XDS") }
@@ -35,7 +35,7 @@ func (o *options) makeSockets() (group *uint32, err error) {
 	return group, nil
 }
 
-// refusedAt returns a function that logs a refused client of the socket called name.
+// refusedAt returns a function that logs a refused client of a socket. name is the name of the socket.
 func refusedAt(log *obs.Sampled, name string) func(socket.Peer) {
 	return func(p socket.Peer) {
 		if p.Err != nil {

@@ -48,8 +48,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if legacy, _ := strconv.ParseBool(a.id.lookup("REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION")); legacy {
 		cfg.ProbeHost = "127.0.0.1"
 	}
-	// The ports of gateways are reachable from everywhere, so metrics of their applications are not shown there, as with
-	// stock agents.
+	// The ports of gateways are reachable from everywhere, so metrics of their applications are not shown there, as
+	// with stock agents.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
@@ -77,7 +77,8 @@ func portOf(hostPort string) uint16 {
 	return uint16(n)
 }
 
-// drainNow marks the agent as not ready and drains Envoy's inbound listeners in the background; Envoy keeps running.
+// drainNow marks the agent as not ready and drains Envoy's listeners (drainPath) in the background; Envoy keeps
+// running.
 func (a *agent) drainNow() {
 	a.draining.Store(true)
 	go func() {

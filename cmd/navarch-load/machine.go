@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/loadtest/report"
 )
 
-// machine describes this machine. Names that cannot be read are "unknown", other fields are zero.
+// machine describes this machine. A value that cannot be read is "unknown" for CPU and Kernel, and zero for other
+// fields.
 func machine() report.Machine {
 	m := report.Machine{Cores: runtime.GOMAXPROCS(0), Go: runtime.Version(), CPU: "unknown", Kernel: "unknown"}
 	if name := line("/proc/cpuinfo", "model name"); name != "" {
@@ -47,6 +48,6 @@ func line(file, key string) string {
 }
 
 // garbagePercent is the value of GOGC unless the environment sets one. The measured servers share the processors with
-// this program, which with GOGC 100 would spend a tenth of its time in the collector. With 300, a simulated proxy uses
-// 50 KB of memory instead of 39 KB; its limit is 90 KB.
+// this program, which with GOGC 100 would spend a tenth of its time in the garbage collector. With 300, a simulated
+// proxy uses 50 KB of memory instead of 39 KB; its limit is 90 KB.
 const garbagePercent = 300

@@ -226,7 +226,7 @@ func (f *runFlags) processes() error {
 	return nil
 }
 
-// command returns a copy of the command line for reports. Of each path it keeps the last element only, because folders
+// command returns a copy of the command line for reports. It reduces each path to the last element, because folders
 // are private to the machine.
 func command(args []string) []string {
 	args = slices.Clone(args)

@@ -18,8 +18,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// adopt returns the command "store adopt". Operators use it for records that were changed on purpose, or while there is
-// no leader to correct the records.
+// adopt returns the command "store adopt". While no ingester leads, it makes replicas serve the stored records, for
+// example after records in etcd were changed on purpose.
 func (e *etcd) adopt() *cobra.Command {
 	var yes bool
 	var reason, over string
@@ -101,8 +101,8 @@ func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) erro
 	return err
 }
 
-// lastRecord returns the record of the newest adoption, also if its head was not written. It returns false if there is
-// no record, or none that can be decoded. The error is etcd's.
+// lastRecord returns the record of the newest adoption, also if its head was not written. It returns false if there
+// is no record, or the record cannot be decoded. The error is etcd's.
 func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
 	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
 	for _, blob := range blobs {

@@ -41,7 +41,7 @@ type analysis struct {
 	format    output
 }
 
-// always is a flag of istioctl whose value true is the only behaviour.
+// always is the value of a flag that istioctl can switch off and this command cannot. It accepts true only.
 type always struct{}
 
 func (always) String() string { return "true" }
@@ -216,9 +216,9 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 	return found, nil
 }
 
-// analyze returns the findings about the files, about the cluster, or about the cluster with the objects of the files
-// in place of its own. With --new it returns only the findings that the files add. A control plane that does not answer
-// is an error if --server names it, else a note.
+// analyze returns the findings about the files, about the cluster, or about the cluster after objects of the cluster
+// are replaced by those of the files. With --new it returns only the findings that the files add. A control plane
+// that does not answer is an error if --server names it, else a note.
 func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.Config, notes io.Writer) ([]analyze.Finding, error) {
 	if !a.live && !a.only && len(a.paths) > 0 {
 		return analyze.Run(stated, c), nil
@@ -250,7 +250,7 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	return analyze.Run(in, c), nil
 }
 
-// reported returns the problems that the control plane reports. It requests at most maxWindows answers of
+// reported returns the problems that the control plane reports. It sends at most maxWindows requests, each for up to
 // fleetapi.MaxLimit problems, and omits further problems.
 func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err error) {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
@@ -269,7 +269,7 @@ func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err er
 	return all, nil
 }
 
-// maxWindows bounds the answers with problems that are requested.
+// maxWindows is the maximum number of requests for problems.
 const maxWindows = 20
 
 // analyzed is the output of -o json and -o yaml.

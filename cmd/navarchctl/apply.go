@@ -69,13 +69,13 @@ navarchctl wait.`,
 	cmd.Flags().BoolVar(&until, "wait", false, "Wait until all affected proxies have acknowledged all objects.")
 	cmd.Flags().BoolVar(&force, "force-conflicts", false, "Take over fields that another manager has set.")
 	if err := cmd.MarkFlagRequired("filename"); err != nil {
-		panic(err) // the flag was not bound
+		panic(err) // only if the flag is not defined above
 	}
 	return cmd
 }
 
-// apply applies objects in order, and prints each. At the first error it returns no objects; those before the error
-// stay applied.
+// apply applies objects in order, and prints a line for each. At the first error it stops and returns no objects; the
+// objects that it has applied by then stay applied.
 func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*object.Object, force bool) (applied []awaited, err error) {
 	progress := cmd.OutOrStdout()
 	if !w.format.forPeople() {
@@ -92,7 +92,7 @@ func (w *waiter) apply(cmd *cobra.Command, in *cluster.Cluster, objects []*objec
 	return applied, nil
 }
 
-// names returns objects in the form that the command wait accepts.
+// names returns the names of objects in the form that the command wait accepts.
 func names(all []awaited) (names []string) {
 	for _, on := range all {
 		names = append(names, objectName(on.object()))
@@ -100,7 +100,7 @@ func names(all []awaited) (names []string) {
 	return names
 }
 
-// all waits until all objects are acknowledged, at most for the timeout. Objects of kinds that configure no proxy are
+// all waits until all objects are acknowledged, for at most w.timeout. Objects of kinds that configure no proxy are
 // skipped with a note. The error joins the errors of the objects.
 func (w *waiter) all(cmd *cobra.Command, objects []awaited) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), w.timeout)

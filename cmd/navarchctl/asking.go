@@ -12,10 +12,10 @@ import (
 	"navarch.io/navarch/cmd/internal/fleetapi"
 )
 
-// hedgeAfter is the wait before one more process is asked, while the processes asked before have not answered.
+// hedgeAfter is the time without an answer after which the next process is asked too.
 const hedgeAfter = 400 * time.Millisecond
 
-// errNoAPI reports that the control plane is of a version without /api/v1.
+// errNoAPI means that the control plane does not serve /api/v1.
 var errNoAPI = errors.New("the control plane does not answer " + fleetapi.Root + ": its version is older, or ENABLE_DEBUG_ON_HTTP=false")
 
 // askAny reads an answer of the API from any replica, each of which answers for the whole fleet. Errors are those of
@@ -24,10 +24,10 @@ func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 	return anyOf[fleetapi.Answer[T]](ctx, c, fleetapi.Root+path+"?"+q.Encode())
 }
 
-// anyOf reads JSON at a path from any process. It asks the pages in order: the next one when a page fails, or has not
-// answered within hedgeAfter. It returns the first answer, and moves the page of that answer to the front for later
-// requests. A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error
-// joins theirs, and matches errNoAPI if one of them answers 404.
+// anyOf reads JSON at a path from any process. It asks the pages, one for each process, in order. It goes on to the
+// next page when a page fails, or has not answered within hedgeAfter. It returns the first answer, and moves the page
+// of that answer to the front for later requests. A refusal that other processes would repeat (final) is returned at
+// once. If all processes fail, the error joins the errors of all. It matches errNoAPI if a process answered 404.
 func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

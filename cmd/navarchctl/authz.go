@@ -109,7 +109,8 @@ type decision struct {
 	Port       uint32 `json:"port"`   // of the called workload
 	Allowed    bool   `json:"allowed"`
 	Confidence string `json:"confidence"` // walk.Confidence in words
-	// By is the policy rule that decides, or the reason for the refusal.
+	// By is the policy rule that decides. Without such a rule it is the reason for the refusal, or states that no
+	// policy denies the request.
 	By string `json:"by"`
 }
 
@@ -158,8 +159,8 @@ func (q *authzQuery) decide(cmd *cobra.Command, s *subject, args []string, port 
 	return decisionOf(walk.Walk(s.held, walk.Inbound, r), port, identity), nil
 }
 
-// decisionOf derives a decision from a walk at the proxy of a workload. The request is denied if the connection is
-// closed, no listener serves it, or the proxy answers 401 or 403.
+// decisionOf derives a decision from a walk: the simulated path of a request through the proxy of a workload. The
+// request is denied if the connection is closed, no listener serves it, or the proxy answers 401 or 403.
 func decisionOf(result walk.Result, port uint32, identity string) decision {
 	v := decision{Client: cmp.Or(identity, noCertificate), Port: port, Allowed: true, Confidence: result.Confidence.String(),
 		By: "no policy denies it"}

@@ -68,7 +68,7 @@ func (c *collection) bind(cmd *cobra.Command, name string) {
 	cmd.Flags().StringVar(&c.file, "out", "", "The file to write (default: navarch-"+name+"-TIME.tgz); it must not exist.")
 }
 
-// run writes the archive to a file that must not exist. After an error it removes the file.
+// run writes the archive to a file that must not exist. If the archive cannot be written, it removes the file.
 func (c *collection) run(cmd *cobra.Command) error {
 	defer c.at.close()
 	if c.file == "" {
@@ -132,8 +132,9 @@ func reportPath(contents report.Contents, alone bool) string {
 	return fleetapi.Root + "report?" + q.Encode()
 }
 
-// ask requests the report of the fleet from the process that answers a short request first, and after a failure from
-// each other process in turn. A refusal (final) ends the attempts. The error joins those of the processes.
+// ask requests the report of the fleet. To find a process that works, it sends a short request before, and asks the
+// process whose answer came first. After a failure it asks the other processes one by one. A refusal (final) ends the
+// attempts. The error joins the errors of the processes.
 func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	if _, err := askAny[struct{}](ctx, &c.at, "replicas", url.Values{}); err != nil {
 		return nil, err
@@ -151,8 +152,8 @@ func (c *collection) ask(ctx context.Context) ([]byte, error) {
 	return nil, errors.Join(failed...)
 }
 
-// others requests the parts of the processes that the report r lacks: replicas do not ask processes that serve no
-// proxies. It returns the parts, concatenated. A process that fails adds a warning.
+// others requests the parts of the processes that are missing from the report r, because replicas do not ask
+// processes that serve no proxies. It returns the parts, concatenated. For a process that fails, it prints a warning.
 func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	known := map[string]bool{}
 	for _, p := range r.Processes {
@@ -186,8 +187,8 @@ func (c *collection) others(cmd *cobra.Command, r *report.Report) (all []byte) {
 	return all
 }
 
-// alone requests the part of one process, stores it in into, and returns the name of the process. It is an error if the
-// part does not contain exactly one process.
+// alone requests the part of one process, stores the part in *into, and returns the name of the process. A part that
+// does not contain exactly one process is an error.
 func (c *collection) alone(ctx context.Context, p page, contents report.Contents, into *[]byte) (name string, err error) {
 	if *into, err = p.within(ctx, reportPatience, http.MethodGet, reportPath(contents, true), "", nil); err != nil {
 		return "", err

@@ -154,13 +154,14 @@ func (t *trust) restore() *cobra.Command {
 		}}
 	cmd.Flags().StringSliceVar(&identities, "identity", nil, "SPIFFE ID.")
 	if err := cmd.MarkFlagRequired("identity"); err != nil {
-		panic(err) // the flag is not defined above
+		panic(err) // only if the flag is not defined above
 	}
 	return cmd
 }
 
-// with runs do on an existing keyring, within 30 s. It never creates a keyring. The keyring does not take over a
-// leader's duties meanwhile. Errors: a flag is invalid, etcd fails, the mesh has no keyring, or the error of do.
+// with calls the function do with an existing keyring, for at most 30 s. It never creates a keyring. This process
+// does not take over a leader's duties meanwhile. Errors: a flag is invalid, etcd fails, the mesh has no keyring, or
+// the error of do.
 func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyring) error) error {
 	kek := t.kek
 	if t.dataDir != "" && kek == "" {
@@ -184,7 +185,8 @@ func (t *trust) with(ctx context.Context, do func(context.Context, *keyring.Keyr
 	})
 }
 
-// operate runs do while the keyring follows etcd. Errors: those of etcd, a mesh without a keyring, or the error of do.
+// operate calls the function do while the keyring follows etcd. Errors: those of etcd, a mesh without a keyring, or
+// the error of do.
 func (t *trust) operate(ctx context.Context, store *kv.Store, cfg keyring.Config, do func(context.Context, *keyring.Keyring) error) error {
 	blobs, _, err := store.Blobs(ctx, "keys/", 0)
 	if err != nil {

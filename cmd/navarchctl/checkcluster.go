@@ -131,8 +131,8 @@ func (c *checking) looked(ctx context.Context, flags *cluster.Flags) ([]check.Re
 		}}), nil
 }
 
-// facts reads what the replicas know of the proxy, and the errors of objects in its namespace. Errors: the name does
-// not resolve, or no replica answers.
+// facts reads the state of the proxy from the replicas, and the errors of objects in the proxy's namespace. Errors:
+// the name does not resolve, or no replica answers.
 func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 	ctx := cmd.Context()
 	if f.Name, err = c.resolve(ctx, c.proxy); err != nil {
@@ -157,7 +157,7 @@ func (c *checking) facts(cmd *cobra.Command) (f check.Proxy, err error) {
 		f.Errors = append(f.Errors, p.Object+": "+p.Message)
 	}
 	f.Missing = c.missing
-	if len(f.Behind) > 0 { // the time is known to the API alone, which older replicas do not have
+	if len(f.Behind) > 0 { // only the API states the time; older replicas have no API
 		answer, err := askAny[fleetapi.Proxy](ctx, &c.controlPlane, "proxies", url.Values{"name": {f.Name}, "state": {"behind"}})
 		for i := range answer.Items {
 			if p := &answer.Items[i]; err == nil && p.Proxy == f.Name {

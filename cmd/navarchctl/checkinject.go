@@ -77,7 +77,7 @@ type askedWebhook struct {
 	Webhook  string `json:"webhook"` // CONFIGURATION/NAME
 	Revision string `json:"revision"`
 	Asked    bool   `json:"asked"`              // labels of namespace and Pod select the Pod
-	Reason   string `json:"reason"`             // of Asked
+	Reason   string `json:"reason"`             // why Asked is true or false
 	Decision string `json:"decision,omitempty"` // of the injector, in words; empty unless Asked
 }
 
@@ -130,7 +130,7 @@ func (f injected) write(out io.Writer) error {
 	return err
 }
 
-// pod reads the Pod, or makes one of the Pod template of a Deployment. name is NAME, pod/NAME or deploy/NAME.
+// pod reads a Pod, or makes a Pod from the Pod template of a Deployment. name is NAME, pod/NAME or deploy/NAME.
 func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	kind, after, there := strings.Cut(name, "/")
 	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
@@ -180,7 +180,7 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	return who + " gives it a proxy. " + d.Reason
 }
 
-// get reads an object of the API server into into.
+// get reads an object of the API server and decodes it into the variable that the last argument points to.
 func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
 	if apiserver.IsStatus(err, http.StatusNotFound) {
@@ -189,9 +189,10 @@ func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
 	return err
 }
 
-// injectingWebhook is a webhook named sidecar-injector.istio.io, or with that suffix, whose path is one of injection.
+// injectingWebhook is a webhook for sidecar injection: its name ends with sidecar-injector.istio.io, and its path is
+// a path of injectors (inject.ParsePath).
 type injectingWebhook struct {
-	of, revision string // name of the configuration; its revision label, "default" without one
+	of, revision string // of: name of the configuration; revision: the configuration's revision label, or "default"
 	hook         *admissionregistrationv1.MutatingWebhook
 }
 

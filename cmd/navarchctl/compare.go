@@ -193,7 +193,7 @@ type faultError struct{ error }
 // faultError, or a dump that cannot be read.
 func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) error {
 	one, w := ours{planner: c.planner}, compare.Workload{Dump: from}
-	defer func() { one.leave() }() // removes the proxy that Node joined
+	defer func() { one.leave() }() // removes the proxy that the function Node added to the planner
 	var comparison *compare.Comparison
 	err := stream.Next(dump.Visitor{
 		Node: func(raw json.RawMessage) error {
@@ -256,7 +256,8 @@ func (c *comparing) dump(ctx context.Context, from string, stream *dump.Stream) 
 var errNoBootstrap = errors.New("it has no section of the bootstrap before the others, which says what proxy it is of: " +
 	"istioctl proxy-config all POD -o json, or /config_dump?include_eds of Envoy, has it")
 
-// workloadName returns namespace/name of the workload that a node states; of the Pod if the node states none.
+// workloadName returns namespace/name of the workload that a node states; if the node states no workload,
+// namespace/name of the Pod.
 func workloadName(namespace, pod string, node json.RawMessage) string {
 	var stated struct {
 		Metadata struct {

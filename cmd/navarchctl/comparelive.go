@@ -26,7 +26,7 @@ const adminPort = "15000"
 // podPatience is the time limit for reading one Pod's dump.
 const podPatience = 2 * time.Minute
 
-// pods compares the proxies of the Pods that choose selects.
+// pods compares the proxies of the Pods that are selected by the arguments and the namespace (see choose).
 func (c *comparing) pods(ctx context.Context, args []string) error {
 	in, all, err := podsWithProxies(ctx, &c.in, c.namespace)
 	if err != nil {
@@ -85,9 +85,9 @@ func hasProxy(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is)
 }
 
-// choose selects ready Pods, in the order of their names: without arguments one Pod of each workload, else the Pod, or
-// one Pod of the workload, that each argument names. It sorts all. An argument without a ready Pod is an error, and so
-// is an empty selection.
+// choose selects ready Pods, in the order of their names: without arguments one Pod of each workload, else the Pod,
+// or one Pod of the workload, that each argument names. It also sorts the given list by name. An argument without a
+// ready Pod is an error, and so is an empty selection.
 func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev1.Pod, err error) {
 	slices.SortFunc(all, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -130,8 +130,8 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 	return chosen, nil
 }
 
-// ownerOf returns namespace/name of the workload of a Pod: of the Deployment by the name of its ReplicaSet, else of
-// the Pod's controller, else of the Pod itself.
+// ownerOf returns namespace/name of the workload of a Pod. The workload is the Pod's controller, or without a
+// controller the Pod itself. If the controller is the ReplicaSet of a Deployment, the workload is the Deployment.
 func ownerOf(pod *corev1.Pod) string {
 	name := pod.Name
 	if of := metav1.GetControllerOf(pod); of != nil {
@@ -140,8 +140,8 @@ func ownerOf(pod *corev1.Pod) string {
 	return pod.Namespace + "/" + name
 }
 
-// pod compares the proxy of one Pod, and closes the Pod. A dump that cannot be requested is added to the report; the
-// error is a fault of this program.
+// pod compares the proxy of one Pod, and closes the Pod. If the dump cannot be requested, pod adds the reason to the
+// report. The error is a fault of this program.
 func (c *comparing) pod(ctx context.Context, pod *cluster.Pod) error {
 	defer pod.Close()
 	reading, cancel := context.WithTimeout(ctx, podPatience)

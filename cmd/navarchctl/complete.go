@@ -58,7 +58,7 @@ func offerFirst(list func(ctx context.Context, cmd *cobra.Command, args []string
 // completesBy sets the completion of a flag, which must be defined.
 func completesBy(cmd *cobra.Command, flag string, by completion) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
-		panic(err) // the flag was not bound
+		panic(err) // only if the flag is not defined
 	}
 }
 
@@ -159,8 +159,9 @@ func selectedCluster(cmd *cobra.Command) *cluster.Flags {
 	return &cluster.Flags{Kubeconfig: stated(cmd, "kubeconfig"), Context: stated(cmd, "context"), Namespace: stated(cmd, "istio-namespace")}
 }
 
-// namespaces lists namespaces: those of the objects in the folder (--config-dir), those of the API server, or those of
-// the connected proxies.
+// namespaces lists namespaces. With --config-dir these are the namespaces of the objects in the folder. With a
+// kubeconfig and without --server, they are those of the API server. Otherwise they are those of the connected
+// proxies.
 func namespaces(ctx context.Context, cmd *cobra.Command, _ []string) (all []string, err error) {
 	in := selectedCluster(cmd)
 	switch dir, server := stated(cmd, "config-dir"), stated(cmd, "server"); {
@@ -249,8 +250,9 @@ func (w *waiter) completeObject(cmd *cobra.Command, args []string, begun string)
 	})(cmd, args, begun)
 }
 
-// objectsOf lists the names of objects of a kind: those of the API server in the namespace (default: "default"), or
-// those that the control plane has read. The names of the latter are NAME.NAMESPACE if no namespace is stated.
+// objectsOf lists the names of objects of a kind. With a kubeconfig and without --server, it lists the API server's
+// objects in the stated namespace or in "default". Otherwise it lists the objects that the control plane has read;
+// without a stated namespace, it lists the objects of all namespaces as NAME.NAMESPACE.
 func (w *waiter) objectsOf(ctx context.Context, k kindName) (names []string, err error) {
 	if w.server == "" && w.cluster.Given() {
 		in, err := w.cluster.Open()

@@ -71,7 +71,7 @@ statistics and whether an endpoint was ejected are known to Envoy alone: ask it 
 type resourceKind struct {
 	use     string
 	aliases []string
-	types   []xds.Type // that it prints
+	types   []xds.Type // types of the printed resources
 	flags   []string   // flags of show.Filter
 	shows   string     // its output, for the help text
 	example string     // flags of the example
@@ -207,8 +207,8 @@ func (c *proxyConfig) tables(w io.Writer, d *dump.Dump, types []xds.Type, wide b
 	return nil
 }
 
-// selected returns the output of -o json: the resources of the dump by type, assignments reduced to the selected
-// endpoints, and the refused and withheld resources.
+// selected returns the output of -o json: the resources of the dump by type, and the refused and withheld resources.
+// Load assignments contain the selected endpoints only.
 func (c *proxyConfig) selected(d *dump.Dump, types []xds.Type) map[string]any {
 	type failure struct {
 		Type string `json:"type"`
@@ -247,7 +247,7 @@ func (c *proxyConfig) marked(d *dump.Dump, types []xds.Type) bool {
 	return false
 }
 
-// withoutType returns a resource without the type URL of its Any. It returns raw if that is not a JSON object.
+// withoutType returns a resource without the type URL of its Any. If raw is not a JSON object, it returns raw.
 func withoutType(raw json.RawMessage) any {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {

@@ -36,7 +36,8 @@ func (c *configured) bind(cmd *cobra.Command) {
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 }
 
-// objects returns the objects that a control plane of the revision reads. It prints a note for each skipped document.
+// objects returns the objects that a control plane of the stated revision reads. It prints a note for each skipped
+// document.
 func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Event, error) {
 	events, err := c.read(ctx, notes)
 	if err != nil {
@@ -79,9 +80,9 @@ func (c *configured) read(ctx context.Context, notes io.Writer) ([]object.Event,
 	return now.Events, nil
 }
 
-// selected returns the events that a control plane of the revision reads. It omits objects of namespaces that the mesh
-// configuration's discoverySelectors do not select, and Istio's objects whose label istio.io/rev names another
-// revision.
+// selected returns the events that a control plane of the stated revision reads. It omits objects of namespaces that
+// the mesh configuration's discoverySelectors do not select, and Istio's objects whose label istio.io/rev names
+// another revision.
 func (c *configured) selected(events []object.Event) []object.Event {
 	var selectors []labels.Selector
 	namespaces := map[string]labels.Set{}

@@ -46,8 +46,8 @@ func (c *controlPlane) bind(f *pflag.FlagSet) {
 	c.bindAt(f, debugPages, defaultServer)
 }
 
-// bindAt adds the flags of a command for another interface than the debug pages. fallback is its address without a
-// kubeconfig.
+// bindAt adds the flags of a command for another interface than the debug pages. fallback is the address of that
+// interface if there is no kubeconfig.
 func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
 	if fallback == defaultServer {
 		fallback = cmp.Or(os.Getenv(serverEnv), fallback)
@@ -63,9 +63,9 @@ func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
-// pages returns the pages to query, and keeps them for the next call. They are those of the report (--snapshot), else
-// of --server, else of all ready replicas of the cluster; without a kubeconfig that of fallback. The result is not
-// empty.
+// pages returns the pages to query, one for each process, and keeps them for the next call. It uses the first of
+// these sources that is given: the report (--snapshot), --server, the ready replicas in the kubeconfig's cluster,
+// fallback. Without an error the result is not empty.
 func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
 		return c.found, nil
@@ -136,7 +136,8 @@ func (c *controlPlane) close() {
 // atOnce is the number of processes that are queried concurrently.
 const atOnce = 16
 
-// atEach calls do for all pages, at most atOnce of them concurrently, and returns the error of each, by index.
+// atEach calls the function do for each page, with at most atOnce concurrent calls. The result has the error of each
+// call at the index of its page.
 func atEach(pages []page, do func(i int, p page) error) []error {
 	failed := make([]error, len(pages))
 	var asking errgroup.Group
@@ -158,7 +159,7 @@ type answer[T any] struct {
 }
 
 // gather reads the same JSON from all pages, and returns the answers in the order of the pages. Each page that fails
-// adds a line to warnings. If all pages fail, the error joins theirs.
+// adds a line to warnings. If all pages fail, the error joins the errors of the pages.
 func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -189,9 +190,10 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	return said, nil
 }
 
-// first reads a path from all pages, and returns the first body, such as that of the proxy's replica. If all pages
-// fail, the error joins theirs, without the replicas that only say that the proxy is not connected to them. If all say
-// so, the error says it once.
+// first requests a path from all pages, waits for all, and returns the body of the first page that did not fail. For
+// a path about one proxy, this is the page of the proxy's replica. If all pages fail, the error joins the errors of
+// the pages, except errors which state that the proxy is not connected to the replica. If all replicas state this,
+// the error contains it once.
 func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	pages, err := c.pages(ctx)
 	if err != nil {

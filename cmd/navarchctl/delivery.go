@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 )
 
-// printDelivery prints the result of a wait. answer has at least one item; the first is printed. problems are the
-// errors of the object.
+// printDelivery prints the result of a wait. answer must have at least one item, and its first item is printed.
+// problems are the errors of the object.
 func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string, took time.Duration) error {
 	d := &answer.Items[0]
 	var lines []string

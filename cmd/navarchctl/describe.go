@@ -25,7 +25,7 @@ type description struct {
 	offline offline
 	host    string // --host
 	from    string // --from
-	limit   int    // of hosts
+	limit   int    // maximum number of listed hosts of a proxy
 	format  output
 }
 
@@ -258,7 +258,8 @@ func (d *description) known(ctx context.Context, out *show.Described) error {
 	return nil
 }
 
-// touchedBy returns the first four objects of a change that are among names, which are sorted.
+// touchedBy returns the objects of a change that occur in names, which must be sorted. It returns the first four at
+// most.
 func touchedBy(c *fleetapi.Change, names []string) (all []string) {
 	for _, o := range c.Objects {
 		if _, is := slices.BinarySearch(names, o); is && len(all) < 4 {

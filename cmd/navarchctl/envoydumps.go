@@ -30,7 +30,7 @@ type illProxy struct {
 }
 
 // illOf returns at most mostDumps proxies: first those that refuse something or have something withheld, then those
-// that are behind, each by the time since which they are behind.
+// that are behind. Each of the two groups is sorted by the time since which the proxies are behind.
 func illOf(r *report.Report) (all []illProxy) {
 	for _, p := range r.Processes {
 		for i := range p.Proxies {
@@ -65,7 +65,7 @@ func (c *collection) dumps(ctx context.Context, r *report.Report) (list []report
 			why = err.Error()
 		}
 	}
-	var mu sync.Mutex // of dumps
+	var mu sync.Mutex // guards dumps
 	pages := make([]page, len(ill))
 	for i, err := range atEach(pages, func(i int, _ page) error {
 		one := ill[i]

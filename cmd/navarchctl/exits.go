@@ -77,7 +77,7 @@ func describeExits(cmd *cobra.Command) {
 	}
 }
 
-// exitsOf returns the exit codes of a command; those of its parent if it has no own ones.
+// exitsOf returns the exit codes of a command; if exits has no entry for the command, those of the parent command.
 func exitsOf(cmd *cobra.Command) []exit {
 	if own := exits[commandName(cmd)]; own != nil || !cmd.HasParent() {
 		return own

@@ -66,7 +66,7 @@ func (p page) ask(ctx context.Context, method, path, token string, content []byt
 	return p.within(ctx, patience, method, path, token, content)
 }
 
-// within is ask with another time limit than the constant patience.
+// within is ask with its second argument as the time limit, in place of the constant patience.
 func (p page) within(ctx context.Context, patience time.Duration, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {

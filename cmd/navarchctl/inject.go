@@ -179,8 +179,9 @@ func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	return &inject.Settings{Config: parsed, Mesh: meshConfig, Revision: i.revision, Namespace: i.systemNamespace}, nil
 }
 
-// meshConfig parses the YAML of a mesh configuration; fields that it omits, or all for an empty text, have the
-// defaults. Problems are printed as warnings. The error reports that no configuration remains.
+// meshConfig parses the YAML of a mesh configuration. Fields that the text omits have the defaults; an empty text
+// means all defaults. Problems are printed as warnings. It is an error if the text cannot be read as a mesh
+// configuration.
 func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
 	if text == "" {
 		return model.MeshDefaults(), nil

@@ -46,7 +46,7 @@ var kindNames = map[string]kindName{
 	"service": {"", "Service"}, "svc": {"", "Service"}, "endpointslice": {"discovery.k8s.io", "EndpointSlice"},
 }
 
-// configures reports whether kind and group are among those that configure Navarch.
+// configures reports whether k is one of kindNames, or Gateway of the Gateway API.
 func (k kindName) configures() bool {
 	for _, known := range kindNames {
 		if k == known {
@@ -56,7 +56,7 @@ func (k kindName) configures() bool {
 	return k == kindName{gatewayAPI, "Gateway"}
 }
 
-// named reports whether the kind's name is among those that configure Navarch. The group is ignored.
+// named reports whether some kind in kindNames has the name k.kind. The group of k is ignored.
 func (k kindName) named() bool {
 	for _, known := range kindNames {
 		if k.kind == known.kind {
@@ -102,9 +102,9 @@ func (k kindName) path(ctx context.Context, in *cluster.Cluster,
 	return base + "/" + r.Name + "/" + url.PathEscape(name), r.Namespaced, nil
 }
 
-// resource queries the API server for the resource of the kind, and returns it with the path of its group and version.
-// r is nil if the API server serves the version, but not the kind. An empty version means the preferred one of the
-// group. Errors name the group; a group or version that the API server does not serve is an error.
+// resource queries the API server for the resource of the kind, and returns it with the path of its group and
+// version. r is nil if the API server serves the version, but not the kind. An empty version means the group's
+// preferred version. Errors name the group; a group or version that the API server does not serve is an error.
 func (k kindName) resource(ctx context.Context, in *cluster.Cluster, version string) (base string, r *metav1.APIResource, err error) {
 	base = "/api/v1"
 	if k.group != "" {

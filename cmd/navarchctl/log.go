@@ -198,8 +198,8 @@ type levelled struct {
 	scopes []controlz.Scope
 }
 
-// readLevels reads the levels of all processes, concurrently. said has those that answered; failed joins the errors of
-// the rest.
+// readLevels reads the levels of all processes, concurrently. said has the levels of the processes that answered;
+// failed joins the errors of the other processes.
 func readLevels(ctx context.Context, pages []page) (said []levelled, failed error) {
 	all := make([]levelled, len(pages))
 	errs := atEach(pages, func(i int, p page) error {
@@ -214,9 +214,9 @@ func readLevels(ctx context.Context, pages []page) (said []levelled, failed erro
 	return said, errors.Join(errs...)
 }
 
-// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. If a scope is
-// unknown to one of them, no level is changed, and said is nil. failed joins the errors of processes that did not
-// answer or refused a change. Without changes it only reads the levels.
+// changeLevels makes the changes at all processes that answer, and returns their levels afterwards. If one of these
+// processes lacks a scope of the changes, no level is changed, and said is nil. failed joins the errors of processes
+// that did not answer or refused a change. Without changes it only reads the levels.
 func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
 	said, failed = readLevels(ctx, pages)
 	if len(changes) == 0 || len(said) == 0 {
@@ -249,7 +249,7 @@ func writeLevels(w io.Writer, said []levelled) error {
 	return show.Table(w, rows)
 }
 
-// possible returns an error if a process lacks the scope of the change; it names the process and the scopes that exist.
+// possible returns an error if a process lacks the scope of the change. The error names the process and its scopes.
 func (c levelChange) possible(said []levelled) error {
 	for _, one := range said {
 		if c.scope == "" || slices.ContainsFunc(one.scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {

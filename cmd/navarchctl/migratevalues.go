@@ -150,9 +150,10 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 	return all, nil
 }
 
-// settingsOfCluster returns the settings of the istiod that runs in a cluster. They are those of its Deployment and of
-// the values of its Helm release, or if Helm lacks them, of the ConfigMap istio-sidecar-injector. An unreadable
-// Deployment is an error; unreadable values are a line to warnings.
+// settingsOfCluster returns the settings of the istiod that runs in a cluster. It merges the settings of the
+// Deployment with those of the Helm release's values. If Helm has no values, those of the ConfigMap
+// istio-sidecar-injector are used instead. An unreadable Deployment is an error; unreadable values are a line to
+// warnings.
 func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
 	name := inject.NameOf("istiod", c.Revision)
 	var d appsv1.Deployment

@@ -35,8 +35,8 @@ type offline struct {
 	skipped   []string // locations of documents that are not Kubernetes objects, appended by events
 }
 
-// load reads the folder and returns the snapshot of records that navarchd would make of it, with the problems of the
-// objects.
+// load reads the folder and returns the snapshot of records that navarchd would make of the folder, with the problems
+// of the objects.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	events, problems, err := o.events()
 	if err != nil {
@@ -79,8 +79,8 @@ func (o *offline) settings() (normal.Options, error) {
 	return settings, err
 }
 
-// environment returns a boolean environment variable of navarchd; otherwise is its default, also for an empty value.
-// The error reports a value that is not a boolean.
+// environment returns the value of a boolean environment variable of navarchd. An unset or empty variable has the
+// default, which is the second argument. The error reports a value that is not a boolean.
 func environment(name string, otherwise bool) (bool, error) {
 	stated := os.Getenv(name)
 	if stated == "" {

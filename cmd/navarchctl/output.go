@@ -53,7 +53,7 @@ type choice struct {
 	of   []string
 }
 
-// aliases maps words to the formats that they select, where a command has one of these.
+// aliases maps words to formats. A word selects the format if the command has this format.
 var aliases = map[string][]string{"table": {short}, "log": {text}, short: {text}, text: {short}}
 
 func (c *choice) String() string { return *c.into }
@@ -160,7 +160,8 @@ func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "next: %s  # %s\n", commandLine(cmd, words), purpose)
 }
 
-// selecting lists the flags that a suggested command repeats from the command before, where it has them.
+// selecting lists the flags that a suggested command repeats from the command before. Flags that the suggested
+// command lacks are omitted.
 var selecting = []string{snapshotFlag, "server", "kubeconfig", "context", "istio-namespace", "revision", "config-dir",
 	"cluster-id", "domain"}
 

@@ -187,8 +187,9 @@ func (p *planning) read(stdin io.Reader) (c change, err error) {
 	return change{put: all}, err
 }
 
-// outcomeOf returns the outcome of a report as an error with an exit code; nil if no proxy is affected. A refused
-// object comes before a risk at or above failOn ("" disables it), then missing replicas, then changes.
+// outcomeOf returns the outcome of a report as an error with an exit code; nil if no proxy is affected. The first
+// that applies counts: a refused object, a risk at or above failOn ("": risks are ignored), a missing replica, a
+// changed proxy.
 func outcomeOf(r *preview.Report, failOn string) error {
 	n, _, _ := r.Count()
 	from := map[string]meaning.Level{"high": meaning.High, "medium": meaning.Medium, "any": meaning.Medium}[failOn]

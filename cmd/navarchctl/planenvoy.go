@@ -25,10 +25,10 @@ const (
 	maxRefusal  = 400         // most bytes of Envoy's reason, before "..."
 )
 
-// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each group
-// of proxies whose configuration after the change Envoy refuses, unless it refuses the configuration before the change
-// for the same reason. Warnings count the groups without validation, and name those with a known reason. The error
-// reports that Envoy cannot be run, or that a validation took longer than validateFor.
+// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each
+// group of proxies whose configuration after the change Envoy refuses, unless Envoy refuses the configuration before
+// the change for the same reason. Warnings count the groups that are not validated, and name the groups for which the
+// report states why. The error reports that Envoy cannot be run, or that a validation took longer than validateFor.
 func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
 	defer progress.Work(ctx, "validating by Envoy")()
 	skipped := 0

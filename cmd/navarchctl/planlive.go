@@ -16,9 +16,10 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// live requests the plan from the control plane. It sends the request to one replica after the other until one returns
-// the report of all. If the replicas cannot query each other, it sends the request to each and merges their reports.
-// Replicas without an answer are named in Partial of the report. With --prune, the objects to delete are added to c.
+// live requests the plan from the control plane. It sends the request to one replica after the other until one
+// returns a report for the proxies of all replicas. If the replicas cannot query each other, it sends the request to
+// each and merges their reports. Replicas without an answer are named in Partial of the report. With --prune, the
+// objects to delete are added to c.
 func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*preview.Report, error) {
 	pages, err := p.at.pages(ctx)
 	if err != nil {
@@ -65,8 +66,9 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 	return nil, errors.Join(failed...)
 }
 
-// each requests from each replica the report of its own proxies, and merges the reports. If a replica refuses an
-// object, its report alone is returned. It is an error if no replica answers, or one refuses the request.
+// each requests from each replica the report of its own proxies, and merges the reports. If replicas refuse an
+// object, the report of the first such replica is returned alone. It is an error if no replica answers, or if a
+// replica refuses the request.
 func (p *planning) each(ctx context.Context, pages []page, q url.Values, body []byte, warnings io.Writer) (*preview.Report, error) {
 	q.Set("alone", "true")
 	reports := make([]*preview.Report, len(pages))

@@ -111,9 +111,9 @@ func (c *change) applied(events []object.Event) (all []object.Event) {
 	return all
 }
 
-// proposals describes the effect of the change on each object, applied ones first. Refused are objects that the
-// validation webhook would refuse, and deletions (except by --prune) of objects without records in before. found has
-// the problems of the objects after the change.
+// proposals describes the effect of the change on each object, applied ones first. It marks two kinds as refused:
+// objects that the validation webhook would refuse, and deletions (except by --prune) of objects that have no records
+// in the snapshot before the change. found has the problems of the objects after the change.
 func (c *change) proposals(before, after *mirror.Snapshot, found []object.Problem) (all []preview.Object) {
 	was, is := recordsOf(before), recordsOf(after)
 	for i, o := range slices.Concat(c.put, c.removed) {

@@ -19,9 +19,10 @@ import (
 
 var errAll = errors.New("an empty selector would delete everything")
 
-// pruneTo adds to the deleted objects of the change all objects in there whose labels match, except those that are
-// applied. there has the objects before the change. Origins (cluster and source) are ignored in the comparison. Errors:
-// the selector is invalid, or errAll for one without requirements.
+// pruneTo adds objects to the deleted objects of the change. The last argument lists the objects before the change.
+// Those whose labels match the selector are added, except the objects that the change applies. For this exception,
+// the origins of objects (cluster and source) are ignored. Errors: the selector is invalid, or errAll if it has no
+// requirements.
 func (c *change) pruneTo(selector string, there []*object.Object) error {
 	matches, err := labels.Parse(selector)
 	if err != nil {

@@ -68,8 +68,8 @@ func listRemovals(at *controlPlane) *cobra.Command {
 	return cmd
 }
 
-// removals returns the held removals that any process lists, without duplicates. It is an error if no process answers;
-// the failure of one of several is a line to warnings.
+// removals returns the held removals that any process lists, without duplicates. It is an error if no process
+// answers. If some processes answer, the failure of each other process is a line to warnings.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
 	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
 	if err != nil {

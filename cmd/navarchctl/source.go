@@ -34,8 +34,9 @@ func (s *source) bind(cmd *cobra.Command) {
 	}
 }
 
-// read reads the dump of one proxy. types limits it to some types. args has the name of the proxy for a control plane,
-// and is empty for --envoy and --file. Errors: flags and args do not fit together, or the origin cannot be read.
+// read reads the dump of one proxy. types lists the resource types to read. args has the name of the proxy for a
+// control plane, and is empty for --envoy and --file. Errors: flags and args do not fit together, or the origin
+// cannot be read.
 func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types []xds.Type) (*dump.Dump, error) {
 	local := s.envoy != "" || s.file != ""
 	switch {

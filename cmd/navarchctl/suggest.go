@@ -55,7 +55,7 @@ type suggesting struct {
 	format    output
 
 	usage  []suggest.Usage
-	nodes  []view.Node // of the proxies of usage, by index
+	nodes  []view.Node // nodes[i] is the node of the proxy of usage[i]
 	report suggest.Report
 }
 

@@ -56,7 +56,8 @@ func openTags(in *tagFlags) (tags.Tags, error) {
 	return tags.Tags{API: c.API, Namespace: c.Namespace}, nil
 }
 
-// tagSetCommand returns the command with the name: set changes a tag, and generate prints its configuration.
+// tagSetCommand returns the command set or generate, by its name: set changes a tag, and generate prints the tag's
+// webhook configuration.
 func tagSetCommand(in *tagFlags, name string) *cobra.Command {
 	var (
 		revision  string
@@ -73,7 +74,7 @@ func tagSetCommand(in *tagFlags, name string) *cobra.Command {
 	cmd.ValidArgsFunction = offerFirst(in.names)
 	cmd.Flags().StringVarP(&revision, "revision", "r", "", "Revision that the tag stands for.")
 	if err := cmd.MarkFlagRequired("revision"); err != nil {
-		panic(err) // the flag was not bound
+		panic(err) // only if the flag is not bound above
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t, err := openTags(in)
@@ -173,8 +174,8 @@ func tagRemoveCommand(in *tagFlags) *cobra.Command {
 // errNotConfirmed means that the user did not type the confirmation.
 var errNotConfirmed = errors.New("not confirmed: nothing was changed (--yes does not ask)")
 
-// confirmed asks the user to type a word before a step that cannot be undone. With yes it does not ask. Any other input
-// returns errNotConfirmed.
+// confirmed asks the user to type a word before a step that cannot be undone. If yes is set, it does not ask and
+// returns nil. For any other input it returns errNotConfirmed.
 func confirmed(cmd *cobra.Command, yes bool, word string) error {
 	if yes {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/progress"
 )
 
-// reportProgress makes a command and those below it report their progress on the standard error, if that is a terminal
-// that can erase a line.
+// reportProgress makes a command and its subcommands report their progress on standard error. It has no effect unless
+// standard error is a terminal that can erase a line.
 func reportProgress(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		reportProgress(sub)

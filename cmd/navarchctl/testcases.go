@@ -24,7 +24,8 @@ type testFile struct {
 	Cases []testCase `json:"cases"`
 }
 
-// testCase is one request with its expected outcome. Either From or To is stated.
+// testCase is one request with its expected outcome. Without --envoy and --file, exactly one of From and To is
+// stated.
 type testCase struct {
 	Name    string      `json:"name"`
 	From    string      `json:"from"` // the proxy of the client
@@ -37,10 +38,10 @@ type testRequest struct {
 	Method   string            `json:"method"` // GET if empty
 	URL      string            `json:"url"`
 	Headers  map[string]string `json:"headers"`
-	Address  string            `json:"address"`  // as why's --address
+	Address  string            `json:"address"`  // of the connection: IP, IP:PORT or :PORT (why --address)
 	Client   string            `json:"client"`   // IP address
 	Identity string            `json:"identity"` // SPIFFE ID of a client of the mesh
-	Claims   map[string]any    `json:"claims"`   // of a token in the header authorization
+	Claims   map[string]any    `json:"claims"`   // claims of a token that is sent in the header authorization
 }
 
 // testWant contains the expected values. Fields that are not stated are not compared.

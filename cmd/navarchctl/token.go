@@ -43,7 +43,7 @@ func tokenCommand() *cobra.Command {
 	f.DurationVar(&ttl, "ttl", 12*time.Hour, "How long the token is valid; at most 30 days.")
 	for _, name := range []string{"data-dir", "namespace", "service-account"} {
 		if err := create.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag was not bound
+			panic(err) // only if the flag is not bound above
 		}
 	}
 	cmd := &cobra.Command{Use: "token", Short: "Tokens of navarchd's own issuer",

@@ -21,9 +21,9 @@ type uninstall struct {
 	purge  bool
 	yes    bool
 	crds   bool
-	named  []string // definitions to delete with their objects
+	named  []string // CustomResourceDefinitions to delete with their objects (--crd)
 	found  remains.Cluster
-	gone   []remains.Object // objects that the chart keeps and --purge deletes
+	gone   []remains.Object // objects that helm uninstall keeps and --purge deletes
 	notice io.Writer
 }
 
@@ -98,8 +98,8 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 	return u.found.Delete(ctx, u.gone, said)
 }
 
-// keeps lists the objects that uninstalling the chart keeps. With --purge it stores those to delete in gone, and
-// returns an error while the control plane runs. A definition of --crd that does not exist is an error.
+// keeps lists the objects that uninstalling the chart keeps. With --purge it stores the objects to delete in u.gone,
+// and returns an error while the control plane runs. It also fails if a definition of --crd does not exist.
 func (u *uninstall) keeps(ctx context.Context) error {
 	kept, err := u.found.Kept(ctx)
 	if err != nil {

@@ -307,8 +307,8 @@ func (w *waiter) leaders(ctx context.Context, path string) (s fleetapi.Stored, e
 }
 
 // delivered requests the state of the delivery from any replica, until all proxies have acknowledged or ctx ends. It
-// returns the last answer; the error means that there was no answer. If a replica goes away, the next one is asked, and
-// the proxies of the first connect to other replicas.
+// returns the last answer; the error means that there was no answer. If the replica that was requested goes away, the
+// next request is sent to another replica: the proxies of the lost replica connect to the other replicas.
 func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answer[fleetapi.Delivery], err error) {
 	q := url.Values{"revision": {strconv.FormatInt(on.revision, 10)}}
 	if object := on.object(); object != "" {
@@ -335,9 +335,9 @@ func (w *waiter) delivered(ctx context.Context, on awaited) (last fleetapi.Answe
 	}
 }
 
-// beyond returns a context of length d for one request of a wait. It continues after the deadline of ctx, because the
-// last answer names the proxies that have not acknowledged. It ends when ctx is cancelled. The caller calls the
-// function.
+// beyond returns a context of length d for one request of a wait. The context continues after the deadline of ctx,
+// because the last answer names the proxies that have not acknowledged. It ends when ctx is cancelled. The caller
+// must call the returned function after the request.
 func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	stop := context.AfterFunc(ctx, func() {
@@ -348,8 +348,8 @@ func beyond(ctx context.Context, d time.Duration) (context.Context, func()) {
 	return asking, func() { stop(); cancel() }
 }
 
-// again pauses between two requests, and makes the next one find the processes again, because Pods may have come or
-// gone. The error is that of ctx.
+// again pauses between two requests. It makes the next request look up the processes again, because Pods may have
+// come or gone. The error is that of ctx.
 func (w *waiter) again(ctx context.Context) error {
 	if w.server == "" {
 		w.close()

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// walks reads the configuration of the proxies through which a request is followed (a walk). It is the configuration
-// that was sent to a proxy, that an Envoy or a file has, or that is planned from a folder.
+// walks reads the configuration of the proxies through which a request is followed (a walk). The configuration is
+// what the control plane sent to a proxy, a dump of an Envoy (also from a file), or the plan for a folder of YAML.
 type walks struct {
 	source
 	offline offline
@@ -41,8 +41,8 @@ type subject struct {
 	accounts []string // SPIFFE IDs of the service accounts in the records; nil: not known
 }
 
-// address sets the address of a request that states none. Outbound, it is the address that the proxy's listeners have
-// for the host; inbound, the first address of the workload. It stays empty if that is not known.
+// address sets the address of a request that states none. For Outbound this is the address that the proxy's listeners
+// have for the host; for Inbound it is the first address of the workload. An unknown address stays empty.
 func (s *subject) address(direction walk.Direction, r *walk.Request) {
 	switch {
 	case r.Address != "":
@@ -145,7 +145,7 @@ type client struct {
 	address   string // IP address of the client
 	principal string // SPIFFE ID of --identity
 	token     string // file of --jwt
-	shows     string // --client-certificate
+	shows     string // value of --client-certificate: a URI, DNS name or subject in the certificate
 }
 
 func (c *client) bind(cmd *cobra.Command) {
@@ -158,7 +158,7 @@ func (c *client) bind(cmd *cobra.Command) {
 		"The URI, DNS name or subject in a certificate of the client that a gateway's caCertificates accept.")
 }
 
-// apply sets the client, the time and the headers of a request, whose Headers are not nil.
+// apply sets the client, the time and the headers of a request. r.Headers must not be nil.
 func (c *client) apply(cmd *cobra.Command, r *walk.Request) error {
 	r.From, r.Identity, r.Certificate, r.Time = c.address, c.principal, c.shows, time.Now()
 	if c.principal != "" && !strings.HasPrefix(c.principal, "spiffe://") {
@@ -192,8 +192,8 @@ func withHeaders(r *walk.Request, headers []string) error {
 	return nil
 }
 
-// readToken returns the token in a file, or an unsigned token with the claims in it. Tokens are decoded, but not
-// verified.
+// readToken returns the token in a file. If the file has claims (a JSON object), it returns an unsigned token with
+// these claims. Tokens are decoded, but not verified.
 func readToken(file string, stdin io.Reader) (string, error) {
 	raw, err := contentOf(file, stdin)
 	if err != nil {

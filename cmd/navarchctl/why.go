@@ -160,8 +160,8 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 	return nil
 }
 
-// printCall prints the walks at both proxies, and the transport security between them. The walk at the server is absent
-// if the request does not get there.
+// printCall prints the walks at both proxies, and the transport security between them. The walk at the server is
+// absent if the request does not reach the server.
 func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
@@ -243,7 +243,7 @@ func requestOf(args []string, at string) (walk.Request, error) {
 	return r, nil
 }
 
-// portOf parses a port into into. An empty text leaves into unchanged.
+// portOf parses a port number and stores it. For an empty text it stores nothing and returns nil.
 func portOf(text string, into *uint32) error {
 	if text == "" {
 		return nil

@@ -24,7 +24,7 @@ type walked struct {
 	// GRPC is the gRPC status that a gRPC client gets instead of Status.
 	GRPC    *int   `json:"grpc_status,omitempty"`
 	Summary string `json:"summary"`
-	// Confidence is certain, likely or possible. Doubts are the reasons why it is not greater.
+	// Confidence is certain, likely or possible. Doubts are the reasons why the confidence is not greater.
 	Confidence string        `json:"confidence"`
 	Doubts     []string      `json:"doubts,omitempty"`
 	Policy     string        `json:"policy,omitempty"`

@@ -76,8 +76,8 @@ func inServe(err error) error {
 // renewals records renewals on this replica's disk while etcd is away.
 type renewals struct{ *keyring.Keyring }
 
-// Spend counts one renewal, recorded as e, and stores the count on disk. shownEnds is the end of the certificate that
-// the caller has shown. Errors are those of Keyring.Spend, converted by inServe.
+// Spend counts one renewal, which e describes, and stores the count on disk. shownEnds is the end of the certificate
+// that the caller has shown. Errors are those of Keyring.Spend, converted by inServe.
 func (s renewals) Spend(e caserve.Entry, shownEnds time.Time) error {
 	return inServe(s.Keyring.Spend(issueOf(e), shownEnds))
 }

@@ -26,8 +26,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// addresses are the gRPC addresses of a process. One is plain text and serves xDS only. The secure one serves all
-// roles with gRPC services.
+// addresses are the gRPC addresses of a process. The plain-text address serves xDS, and answers certificate requests
+// with an error. The secure address serves all roles with gRPC services.
 type addresses struct {
 	config   *config
 	log      *slog.Logger
@@ -38,7 +38,8 @@ type addresses struct {
 }
 
 // open binds the addresses at once, and returns the tasks that serve them with the services that the roles registered.
-// secure makes the TLS configuration of the secure address; nil: the address is off. Errors name flags.
+// The function secure returns the TLS configuration of the secure address; if it returns nil, the address is off.
+// Errors name flags.
 func (p *addresses) open(roles part, secure func() (*tls.Config, error)) ([]loop.Task, error) {
 	var tasks []loop.Task
 	serves := p.config.has(roleXDS)
@@ -126,9 +127,10 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 	}}, nil
 }
 
-// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). Messages of configuration
-// streams are limited elsewhere, by ISTIO_GPRC_MAXRECVMSGSIZE (0). Certificate requests are limited by the size of a
-// CSR. Messages of other methods have at most fingerprints of roots (caserve.HoldersMethod).
+// messageLimit returns the largest message of a method in bytes (preauth.Limits.Message). For configuration streams
+// it returns 0: their messages are limited by ISTIO_GPRC_MAXRECVMSGSIZE alone. Certificate requests are limited by
+// the size of a CSR. The largest messages of other methods are lists of fingerprints of roots
+// (caserve.HoldersMethod).
 func messageLimit(method string) int {
 	switch {
 	case strings.HasPrefix(method, "/envoy.service."):

@@ -24,12 +24,13 @@ import (
 )
 
 // webhookLimits are the limits of the webhooks' address. API servers keep connections, and open one for each
-// concurrent review. They do not repeat a review whose connection ends, and close a connection after 90 s without use.
-// Idle is longer than that, so that this process never closes a connection on which a review begins.
+// concurrent review. API servers do not repeat a review whose connection ends, and close a connection after 90 s
+// without use. Idle is longer than 90 s, so that this process never closes a connection on which a review begins.
 var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
-// configurations adds the task that follows the cluster's webhook configurations, and returns them; nil: there is no
-// cluster, no source of the mesh's roots, or no role that needs the configurations.
+// configurations adds the task that follows the cluster's webhook configurations, and returns the followed
+// configurations. It returns nil without a cluster, without a source of the mesh's roots, or without a role that
+// needs the configurations.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
@@ -88,7 +89,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
-			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice this time (place.Leaving.Margin)
+			limits.Leave = min(time.Second, a.config.shutdown/10) // half of the default of place.Leaving.Margin, the end of a stop
 			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
@@ -102,9 +103,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	return nil
 }
 
-// webhookTLS returns the webhooks' TLS configuration. It presents an operator's certificate (the operator writes its
-// root into the webhook configurations), or else a certificate of the mesh's CA, once the webhook configurations have
-// the root of that CA.
+// webhookTLS returns the webhooks' TLS configuration. With an operator's certificate the server presents this
+// certificate; the operator writes its root into the webhook configurations. Otherwise the server presents a
+// certificate of the mesh's CA, once the webhook configurations have the root of that CA.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
 	case a.roots == nil && a.config.tlsCert == "":

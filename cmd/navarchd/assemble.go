@@ -238,8 +238,8 @@ func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *k
 	return ring, nil
 }
 
-// issuing returns a check whether this process can issue certificates now. It returns nil without a keyring: then the
-// process does not know.
+// issuing returns a function that reports whether this process can issue certificates at present. It returns nil for
+// a process without a keyring, because such a process cannot know.
 func (a *assembly) issuing() func() bool {
 	if !a.config.hasKeyring() {
 		return nil

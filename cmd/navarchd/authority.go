@@ -29,8 +29,8 @@ import (
 )
 
 // authority is the keyring, the authentication of callers and, in role ca, the service that signs. Processes without
-// role ca have it if --kek is given: their agents get roots and revocation lists from the keyring, and the secure
-// address its certificate.
+// role ca have an authority if --kek is given: their agents get roots and revocation lists from the keyring, and
+// their secure address gets its certificate from the keyring.
 type authority struct {
 	config  *config
 	log     *slog.Logger
@@ -40,7 +40,7 @@ type authority struct {
 	callers *callers.Callers
 	serving *serving.TLS
 	clock   *clock.Clock
-	denied  *identities.Denied // by the configuration
+	denied  *identities.Denied // identities that the configuration denies
 	rooted  func() bool        // root-cert.pem was written
 }
 
@@ -48,7 +48,7 @@ type authority struct {
 func now() time.Time { return time.Now() }
 
 // allowedRenewals is the number of certificates that one replica may renew while etcd is away. 10,000 proxies that
-// renew every two hours need half of it in an hour.
+// renew every two hours need 5,000 renewals in an hour.
 const allowedRenewals = 10_000
 
 // renewals returns the number of certificates that this process may issue while etcd is away. An embedded etcd is never
@@ -61,9 +61,9 @@ func (c *config) renewals() int {
 }
 
 // newAuthority makes the keyring, the callers' authentication and the signing service. rooted reports whether
-// root-cert.pem was written. snapshot returns the known configuration. Every process with role ca may end rotations
-// and prune the journal, by transactions that fail after a concurrent change, since the elected ingester may lack the
-// role.
+// reports whether root-cert.pem was written. snapshot returns the known configuration. The elected ingester may lack
+// role ca. Therefore every process with role ca may end rotations and prune the journal; the transactions fail after
+// a concurrent change.
 func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func() *mirror.Snapshot,
 	denied *identities.Denied, cluster clusterFacts, rooted func() bool, log *slog.Logger) (*authority, error) {
 	domain, err := spiffeid.TrustDomainFromString(c.trustDomain)
@@ -137,8 +137,8 @@ func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, e
 	return all, nil
 }
 
-// believed returns a function that reads --peer-roots; nil: the flag is not set. Each call reads the file again, since
-// it may have a new root.
+// believed returns a function that reads --peer-roots; nil: the flag is not set. Each call reads the file again,
+// because the operator may have added a root.
 func (c *config) believed() func() ([]*x509.Certificate, error) {
 	if c.peerRoots == "" {
 		return nil
@@ -161,7 +161,8 @@ func (c *config) servingNames() []string {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// compares returns the clock that compares this machine's time with others; nil in a process that signs nothing.
+// compares returns the clock that compares this machine's time with other clocks; nil in a process that signs
+// nothing.
 func (a *authority) compares() keyring.Clock {
 	if !a.config.has(roleCA) {
 		return nil
@@ -180,8 +181,9 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 	}
 }
 
-// part returns the role's part of the process: the keyring and, in role ca, the services that sign. api, with whose
-// clock this machine's is compared, may be nil. secrets, which have the mesh's CA, may be nil.
+// part returns the role's part of the process: the keyring and, in role ca, the services that sign. This machine's
+// clock is compared with the API server's; api may be nil. secrets follows the Secrets with the mesh's CA, and may be
+// nil.
 func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},

@@ -26,7 +26,7 @@ type automatic struct {
 
 // addressStatus writes the addresses to the status of objects in Kubernetes, unless istiod assigns such addresses.
 type addressStatus struct {
-	lock   *allocate.Lock // istiod's
+	lock   *allocate.Lock // reports whether istiod assigns addresses
 	writer *status.Writer[unstructured.Unstructured]
 	origin origin.Origin // of the objects
 }

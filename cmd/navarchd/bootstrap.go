@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// bootstrapPatches returns the resource type that agents request before they start Envoy. Without patches for a proxy
-// the response is a shared constant, so no agent waits.
+// bootstrapPatches returns the resource type that agents request before they start Envoy. Proxies without patches get
+// an empty resource, so that their agents do not wait for patches.
 func bootstrapPatches() (serve.AgentType, error) {
 	none, err := serve.EncodeAgentResource(agentapi.BootstrapName, &structpb.Struct{})
 	if err != nil {

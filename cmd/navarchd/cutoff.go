@@ -11,9 +11,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server alone keeps its
-// lease in etcd. A candidate that reaches the API server meanwhile ends the leader's term. Silence is measured on the
-// candidate's clock, from the last change that it has observed, so clocks need not agree.
+// cutOff detects leaders that do not read the cluster. A leader that is cut off from the API server, but not from
+// etcd, keeps its lease in etcd. A candidate that reaches the API server meanwhile ends the leader's term. The
+// candidate measures the leader's silence on its own clock, from the last change that the candidate has observed, so
+// clocks need not agree.
 type cutOff struct {
 	elector *lead.Elector
 	until   func() time.Time            // time up to which the cluster was read, by etcd (asof); zero: it was never read
@@ -22,7 +23,7 @@ type cutOff struct {
 	after   time.Duration // a leader that is silent for this time is cut off: a healthy one reports about once a minute
 	every   time.Duration // interval of checks
 
-	epoch   kv.Epoch  // the leader's; zero: nobody leads, or this process does
+	epoch   kv.Epoch  // epoch of the leader; zero: nobody leads, or this process leads
 	read    time.Time // last result of until
 	since   time.Time // time of the last change of epoch or read
 	reached int       // consecutive checks at which this process reached the API server but the leader did not

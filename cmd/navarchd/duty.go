@@ -116,8 +116,8 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	return nil
 }
 
-// forget drops the objects that a term's duties have emitted. Only the leader reads them, and the next term reads
-// everything again.
+// forget drops the objects that a term's duties have emitted. Only the leader reads such objects, and the next term
+// reads all of them again.
 func (i *ingester) forget() {
 	for _, d := range i.duties {
 		if d.origin != nil {

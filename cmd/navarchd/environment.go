@@ -23,16 +23,16 @@ type environment struct {
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
 	loopsOff     []string      // NAVARCH_EXPERIMENT_OFF: control loops that are off, to measure their worth
-	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; Navarch's default is the endpoint fast path
+	edsDebounce  bool          // PILOT_ENABLE_EDS_DEBOUNCE; false (the default): changes of endpoints are not debounced
 	pushThrottle int           // PILOT_PUSH_THROTTLE; 0: 100
 	maxRecvSize  int           // ISTIO_GPRC_MAXRECVMSGSIZE, bytes
 	debugOnHTTP  bool          // ENABLE_DEBUG_ON_HTTP
-	// ENABLE_DEBUG_ENDPOINT_AUTH: /debug is for this machine, the system namespace and, for its own objects, a tenant
+	// ENABLE_DEBUG_ENDPOINT_AUTH: /debug serves this machine and the system namespace; a tenant gets its own objects
 	debugAuth bool
 	// PILOT_SCOPE_GATEWAY_TO_NAMESPACE, PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_ENABLE_QUIC_LISTENERS,
 	// NAVARCH_ENABLE_MISDIRECTED_REQUESTS, NAVARCH_GATEWAY_LOCAL_DESTINATIONS
 	routers     view.RouterSettings
-	maxRequests float64 // PILOT_MAX_REQUESTS_PER_SECOND; 0: only the pace limits requests
+	maxRequests float64 // PILOT_MAX_REQUESTS_PER_SECOND; 0: only the pace of joins limits them
 	podIP       string  // POD_IP
 
 	podNamespace string   // POD_NAMESPACE
@@ -72,7 +72,7 @@ type environment struct {
 	nativeSidecars injection.NativeSidecars // ENABLE_NATIVE_SIDECARS: when injected proxies are sidecar containers
 }
 
-// read parses the variables. Unset and empty ones get their defaults. The error joins the errors of all invalid
+// read parses the variables. Unset and empty variables get their defaults. The error joins the errors of all invalid
 // variables.
 func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{reads: map[string]bool{},

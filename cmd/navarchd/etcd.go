@@ -23,8 +23,8 @@ type opened struct {
 	*kv.Store              // nil: the process needs no store
 	server    []loop.Task  // run the embedded etcd; empty: etcd is elsewhere
 	closed    func() error // closes the store, and ends the embedded etcd
-	// room returns the reason for which the embedded etcd writes nothing, such as a full disk; empty: it writes. nil:
-	// etcd is elsewhere.
+	// room returns the reason why the embedded etcd writes nothing, such as a full disk; empty: it writes. The
+	// function is nil if etcd is elsewhere.
 	room func() string
 }
 
@@ -91,8 +91,8 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot returns the file of the last snapshot; nil without --state-dir. The embedded etcd does not answer before
-// its disk has room. The error is that of making the folder.
+// snapshot returns the file of the last snapshot; nil without --state-dir. The file is not written while room returns
+// a reason, because the embedded etcd needs the space of the disk. The error is that of making the folder.
 func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	if c.stateDir == "" {
 		return nil, nil
@@ -124,7 +124,8 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
-// awayProblems returns the entry of /debug/problems while etcd does not answer; nil why: no entry.
+// awayProblems returns the entry of /debug/problems while etcd does not answer. If why is nil, etcd answers, and the
+// result is nil.
 func awayProblems(why error) []inspect.Problem {
 	if why == nil {
 		return nil

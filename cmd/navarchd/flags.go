@@ -61,12 +61,12 @@ type config struct {
 	advertise    string
 	zone         string
 	replicaLease time.Duration
-	ramp         time.Duration // 0: at once
+	ramp         time.Duration // time until a new replica has its share of proxies; 0: at once
 	drainAfter   time.Duration
 	ackDeadline  time.Duration
-	retryAfter   time.Duration // of withheld versions
+	retryAfter   time.Duration // time after which a withheld version is sent again
 	rightsAway   time.Duration // validity of the authoriser's last positive answer while it is away
-	contained    bool          // GOMEMLIMIT is from the container; not a flag
+	contained    bool          // Go's memory limit is set from the container's; not a flag
 	levels       *obs.Levels   // of log lines, from logLevel; not a flag
 
 	grpcAddr       string
@@ -83,11 +83,11 @@ type config struct {
 	shared         []netip.Prefix // parsed from sharedSources by validate
 
 	trustDomain               string
-	renewAlone, renewMachines time.Duration // by certificate, since the last token; 0: unbounded
+	renewAlone, renewMachines time.Duration // time since the last token for renewals by certificate; 0: unbounded
 	kek                       string
 	caCerts                   string
 	caPeers                   []string
-	accounts                  []string // of this control plane's processes, in addition to SERVICE_ACCOUNT
+	accounts                  []string // service accounts of this control plane, in addition to SERVICE_ACCOUNT
 	tokenFile                 string
 	peerRoots                 string
 	tokenIssuer               string
@@ -309,7 +309,8 @@ func (c *config) debugNames() web.Hosts {
 	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr, c.monitoringAddr})...)
 }
 
-// advertised returns this replica's address for agents, and whether it speaks TLS; empty: unknown.
+// advertised returns this replica's address for agents, and whether that address speaks TLS. An empty address is
+// unknown.
 func (c *config) advertised() (address string, secure bool) {
 	secure = c.secureGRPCAddr != "" && (c.has(roleCA) || c.tlsCert != "" || c.hasKeyring())
 	listen := c.grpcAddr

@@ -48,7 +48,8 @@ type ingesterConfig struct {
 }
 
 // ingester is role ingest: the leader's loop, the election, and the leader's duties. The constructor chooses sources
-// and duties by the configuration; its lists contain only those that exist. Fields other than lists are not nil.
+// and duties by the configuration: the lists have no entries for absent sources and duties. Fields other than lists
+// are not nil.
 type ingester struct {
 	log       *slog.Logger
 	store     *kv.Store
@@ -65,12 +66,12 @@ type ingester struct {
 	wrote     []func(revision int64)    // receive the revision of each batch
 	newest    atomic.Int64              // revision of the newest batch
 	read      func() time.Time          // time up to which the stored records reflect the config cluster, by any leader
-	writes    func() bool               // this process writes to Kubernetes
+	writes    func() bool               // reports whether this process writes to Kubernetes
 	alone     string                    // name of the only replica when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role without sending a request. Errors name flags, except that of a lease that is not a number
-// of whole seconds (--leader-lease), which comes from the election.
+// newIngester makes the role without sending a request. Errors name flags. An exception is the election's error for a
+// --leader-lease that is not a number of whole seconds.
 func newIngester(c ingesterConfig) (*ingester, error) {
 	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {

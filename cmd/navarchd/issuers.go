@@ -7,7 +7,7 @@ import (
 )
 
 // istiod's variables select the issuer of certificates: navarchd's CA (role ca), another CA beside navarchd, or signers
-// of Kubernetes. With the latter, role ca is the registration authority.
+// of Kubernetes. With signers of Kubernetes, role ca is the registration authority.
 
 // kubernetesSigners is the only supported EXTERNAL_CA.
 const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"

@@ -18,7 +18,7 @@ var istiodPrefixes = []string{"PILOT_", "ENABLE_", "ISTIO_"}
 var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // unread returns the sorted names of istiod's variables that are set in environ ("NAME=value") and that navarchd does
-// not read. A variable counts as istiod's for its prefix.
+// not read. A variable counts as istiod's if its name has one of istiodPrefixes.
 func (e *environment) unread(environ []string) []string {
 	out := map[string]bool{}
 	for _, variable := range environ {

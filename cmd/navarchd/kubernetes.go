@@ -40,7 +40,7 @@ type clusterFacts struct {
 	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: there are no other clusters
 	// reviewer verifies tokens that cannot be verified here (--token-review); nil: no reviews.
 	reviewer attest.Reviewer
-	gone     func(attest.Caller) error // returns an error if the caller's Pod or account was deleted; nil: unknown
+	gone     func(attest.Caller) error // fails if the caller's Pod or account was deleted; nil: deletions are unknown
 	// ca reads istiod's CA Secrets; nil: this process does not sign, or has a folder (--cacerts).
 	ca *istioca.Secrets
 }
@@ -79,9 +79,9 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// foundKeys configures the issuer and keys of the config cluster's tokens, for use unless --token-issuer is set. They
-// come from the cluster's API server, and are saved in the state directory. Saved keys are valid only for this cluster
-// at this address.
+// foundKeys configures the issuer and keys of the config cluster's tokens, for use unless --token-issuer is set.
+// Issuer and keys come from the cluster's API server, and are saved in the state directory. Saved keys are valid only
+// for a cluster of this name whose API server has this address.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	if api == nil {
 		return attest.KeysConfig{}
@@ -94,7 +94,8 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 }
 
 // addOtherClusters adds the verification of identities of other clusters. The leader stores the credentials of these
-// clusters. It does nothing unless the config cluster is in Kubernetes and this process has callers.
+// clusters. addOtherClusters does nothing without a config cluster in Kubernetes, or in a process without gRPC
+// addresses.
 func (a *assembly) addOtherClusters(others remote.Config) error {
 	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
@@ -121,8 +122,8 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 	return all
 }
 
-// authoriserOf returns the authoriser for private keys. It asks the API server of a service account's cluster. For
-// clusters without an API server (folders) it uses the role bindings in the snapshot.
+// authoriserOf returns the authoriser for private keys. The authoriser sends a request to the API server of the
+// service account's cluster. For clusters without an API server (folders) it uses the role bindings in the snapshot.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -138,12 +139,12 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 // reviewed sends access reviews to the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
-	of     func(cluster string) *kube.Access // of other clusters that Secrets name; returns nil for others
+	of     func(cluster string) *kube.Access // of another cluster; nil for a cluster that no Secret names
 	others access.Authoriser                 // for service accounts of clusters without API server
 }
 
-// MayListSecrets implements access.Authoriser, by an access review at the API server of who's cluster, or the
-// snapshot's bindings for a cluster without an API server. Errors are those of the request.
+// MayListSecrets implements access.Authoriser, by an access review at the API server of the service account's
+// cluster. For a cluster without an API server it uses the snapshot's bindings. Errors are those of the request.
 func (r reviewed) MayListSecrets(ctx context.Context, who view.Identity) (access.Answer, error) {
 	reviews := r.own
 	if who.Cluster != "" {

@@ -21,7 +21,7 @@ import (
 // configuration comes from a cluster, otherwise as records in the store.
 type registered struct {
 	leader  *machines.Leader
-	entries func() machines.WorkloadEntries // for one term
+	entries func() machines.WorkloadEntries // returns the WorkloadEntries for one term
 	store   *kv.Store
 	origin  origin.Origin
 	log     *slog.Logger
@@ -67,7 +67,7 @@ func (w written) lead(ctx context.Context, epoch kv.Epoch) {
 // Want implements machines.WorkloadEntries: it replaces the desired WorkloadEntries and returns at once.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
-// There implements machines.WorkloadEntries: it returns the existing ones.
+// There implements machines.WorkloadEntries: it returns the WorkloadEntries that exist.
 func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
 // lead runs one term.

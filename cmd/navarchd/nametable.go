@@ -9,7 +9,7 @@ import (
 // named is a proxy whose view has a name table (plan.Proxy).
 type named interface{ Names() *manifest.Manifest }
 
-// nameTable returns the resource type of name tables, for agents that answer DNS, including stock ones. A table is
+// nameTable returns the resource type of name tables, for agents that answer DNS, including Istio's. A table is
 // planned after the first request for its scope (the services that a group of proxies sees). The agent is notified
 // when the table is ready.
 func nameTable() serve.AgentType {

@@ -148,7 +148,7 @@ type term struct {
 	began bool
 }
 
-// takeFleet records the replicas that serve proxies; a warming one does not.
+// takeFleet records the replicas that serve proxies. Warming replicas serve none.
 func (t *term) takeFleet(fleet member.Fleet) {
 	t.known, t.replicas = true, t.replicas[:0]
 	for _, m := range fleet.Members {
@@ -269,9 +269,10 @@ func (s *objectStatus) problems() (all []object.Problem) {
 	return all
 }
 
-// refusals returns the objects that proxies of this replica refuse. An object counts if its version is withheld from a
-// whole view, which takes a quorum of identities, or if a proxy in the object's namespace refused it. One identity
-// cannot affect the status of other namespaces' objects.
+// refusals returns the objects that proxies of this replica refuse. An object counts if its version is withheld from
+// all proxies with one planned configuration, which takes refusals of a quorum of identities. It also counts if a
+// proxy in the object's namespace refused it. One identity thus cannot affect the status of objects in other
+// namespaces.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
 	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {
@@ -281,7 +282,7 @@ func (r *replica) refusals() (all []acknowledged.Refusal) {
 }
 
 // blamed returns the likely causes of withheld versions: the first object of each version. A version that is withheld
-// from one identity counts only if that object is in the identity's namespace.
+// from one identity counts only if its first object is in the identity's namespace.
 func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	for _, w := range all {
 		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
@@ -291,7 +292,8 @@ func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
 	return out
 }
 
-// culprits returns the likely causes of refusals by proxies in the namespaces of these objects.
+// culprits returns the likely cause of each refusal: the first object of the refused version. Refusals by proxies
+// outside of that object's namespace are left out.
 func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	out := []acknowledged.Refusal{}
 	for _, r := range all {

@@ -32,7 +32,7 @@ func (p *part) add(more part) {
 	p.counts = append(p.counts, more.counts...)
 }
 
-// missing returns the error of the first failed readiness check; nil: the process is ready, as it is without checks.
+// missing returns the error of the first failed readiness check; nil: no check failed, and the process is ready.
 func (p *part) missing() error {
 	for _, ready := range p.ready {
 		if err := ready(); err != nil {

@@ -107,7 +107,7 @@ type rootMap struct {
 
 var _ status.Seen[corev1.ConfigMap] = rootMap{}
 
-// Replace implements status.Seen. Without the ConfigMap in all the previous roots stay in use.
+// Replace implements status.Seen. If the map lacks the ConfigMap, the previous roots stay in use.
 func (m rootMap) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
 	m.use(all[m.key].Object)
 }

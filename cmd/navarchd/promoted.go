@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// kubernetesWriter decides whether this process may write to Kubernetes. Three conditions hold then: it leads the
-// ingesters of its revision, this revision is the promoted one, and it leads the election writer/ in etcd, which all
-// revisions share.
+// kubernetesWriter decides whether this process may write to Kubernetes. A process may write while three conditions
+// hold: it leads the ingesters of its revision, its revision is the promoted revision, and it leads the election
+// writer/ in etcd, in which candidates of all revisions take part.
 type kubernetesWriter struct {
 	store    *kv.Store
 	ingester *lead.Elector // of this revision

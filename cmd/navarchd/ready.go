@@ -9,7 +9,7 @@ import (
 )
 
 // ready returns an error while proxies cannot use this process because of its certificates. A process that could not
-// unseal the keyring since its start has no certificate for its secure address. If the secure address is its only
+// unseal the keyring since its start has no certificate for its secure address. If the process has no other gRPC
 // address, it is not ready.
 func (a *authority) ready() error {
 	if a.config.speaksGRPC() && a.config.grpcAddr == "" && a.config.secureGRPCAddr != "" {

@@ -17,7 +17,7 @@ import (
 )
 
 // Bounds of one identity's certificate requests if Kubernetes signers issue the certificates: signers are slower than
-// our own key.
+// a signing key of this process.
 const (
 	registrations      = 20 // per second, on average
 	registrationsBurst = 500
@@ -80,7 +80,8 @@ func (a *assembly) signerKnown() []string {
 		signer)}
 }
 
-// deniedAlone reports revocations if another CA signs: only the identities that the configuration denies.
+// deniedAlone is the source of revocations if another CA signs. It knows only the identities that the configuration
+// denies.
 type deniedAlone struct{ denied *identities.Denied }
 
 // RevokedIdentity reports whether the configuration denies an identity.

@@ -49,12 +49,12 @@ type replicaConfig struct {
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: none is configured
 	clusters  *kube.Clusters    // API servers of other clusters; nil: none are followed
-	agents    []serve.AgentType // in addition to the owner and the name table
+	agents    []serve.AgentType // resource types for agents, in addition to those that newServer adds
 	answers   []serve.Answer    // responses for tools
 	telemetry *telemetry
 	crashes   *crash.Log
 	tenantOf  func(namespace string) string
-	sums      func() []byte // of the replica's proxies, for its record
+	sums      func() []byte // returns the encoded sums of the replica's proxies, for the replica's record in etcd
 }
 
 // replica is role xds: it mirrors etcd, plans configuration, and serves it to proxies.
@@ -133,7 +133,7 @@ func (r *replica) registers(c replicaConfig) *machines.Registry {
 	return registry
 }
 
-// newServer makes the xDS server around the other parts; registry may be nil.
+// newServer makes the xDS server from the other parts of the replica; registry may be nil.
 func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serve.Server, error) {
 	clients := obs.NewSampled(c.log)
 	bootstrap, err := bootstrapPatches()
@@ -166,8 +166,8 @@ func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serv
 	}), nil
 }
 
-// publishing records a plan in the ledger before its streams are notified. A plan without edits only publishes a
-// revision.
+// publishing records a plan in the ledger before its streams are notified. A plan without edits (Last is 0) is not
+// recorded, because it only publishes a revision.
 func (r *replica) publishing(p plan.Publication) {
 	lane := ledger.Config
 	if p.Path == plan.Fast {
@@ -179,7 +179,8 @@ func (r *replica) publishing(p plan.Publication) {
 	r.deliveries.Begin(ledger.Plan{Lane: lane, First: p.First, Last: p.Last, Since: p.Since, Objects: p.Objects(), Views: p.Views()})
 }
 
-// planned returns a function that ends the record of a plan whose streams are notified, and calls the next one.
+// planned returns a function that the planner calls once the streams of a plan are notified. It ends the plan's
+// record in the ledger, and then calls next.
 func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func(int64, plan.Path, time.Time, int, int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		r.deliveries.Seal(r.planner.Notified())
@@ -188,8 +189,8 @@ func (r *replica) planned(next func(int64, plan.Path, time.Time, int, int)) func
 }
 
 // waitingRequests bounds the bytes of requests that wait for their stream's admission. Each credential may have four
-// requests of the largest size. The total is unbounded, because after a restart each proxy of a fleet waits with its
-// whole state.
+// requests of the largest size, or 16 MiB if that is more. The total is unbounded, because after a restart each proxy
+// of a fleet waits with its whole state.
 func (c *config) waitingRequests() budget.Limits {
 	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }

@@ -25,8 +25,8 @@ func statedFlags(flags *pflag.FlagSet) (all []string) {
 	return all
 }
 
-// stated lists, as NAME=value and sorted, only those variables of the environment that this process reads. Values that
-// look like credentials are replaced (cut.Cut).
+// stated lists the variables that are set in the environment and that this process reads, as NAME=value, sorted.
+// Values that look like credentials are replaced (cut.Cut).
 func (e *environment) stated(lookup func(string) (string, bool)) (all []string) {
 	for name := range e.reads {
 		value, set := lookup(name)

@@ -61,7 +61,7 @@ type writeRights struct {
 	every   time.Duration // interval of requests to the API server
 	after   time.Duration // time for which everything must be refused
 
-	refused atomic.Pointer[string] // why everything is refused; nil: it is not
+	refused atomic.Pointer[string] // why everything is refused; nil: something is allowed, or not known yet
 	gaveUp  int                    // consecutive terms that ended with errUnfit; used by one term at a time
 }
 
@@ -74,12 +74,12 @@ const (
 // errUnfit is the reason for a leader to end its term.
 var errUnfit = errors.New("the API server refuses everything that a leader must write")
 
-// fit checks the rights during one term. It returns an errUnfit, or the context's error. After each consecutive term
-// that ended with errUnfit the wait doubles, up to an hour, so that leadership does not circulate if no replica has the
-// rights.
+// fit checks the rights during one term. It returns an error that matches errUnfit when the leader has to end its
+// term, else the context's error. After each consecutive term that ended with errUnfit the wait doubles, up to an
+// hour, so that leadership does not circulate if no replica has the rights.
 func (w *writeRights) fit(ctx context.Context) error {
 	defer w.refused.Store(nil)
-	var since time.Time // since when everything is refused; zero: it is not
+	var since time.Time // time since which everything is refused; zero: not everything is
 	for loop.Pause(ctx, w.every) == nil {
 		why, known := w.ask(ctx)
 		switch {

@@ -25,23 +25,24 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// content describes one kind of ConfigMap, which each namespace has, with a part of the keyring.
+// content describes a ConfigMap that is written to each namespace and contains a part of the keyring.
 type content struct {
 	name string
 	text func(*keyring.State) string // empty: there is nothing to write
 	want func(namespaces []string, text string) map[status.Key]status.Desired[corev1.ConfigMap]
-	must bool // every mesh needs it, so a process that does not know the text reports a problem
+	must bool // every mesh needs the ConfigMap: a process that cannot make the text reports a problem
 }
 
-// The two kinds of ConfigMaps: the roots, and revocation lists, if the user has own ones.
+// The two kinds of ConfigMaps: one for the roots, and one for revocation lists, which is written only if the user
+// supplies lists.
 var (
 	ofRoots = content{status.RootCertName, func(s *keyring.State) string { return string(issue.EncodeCertificates(s.Bundle...)) },
 		status.RootCerts, true}
 	ofLists = content{status.ListsName, listsOf, status.Lists, false}
 )
 
-// listsOf returns the user's revocation lists, and our lists for the issuers without one, since verifiers need a list
-// of every issuer. Empty: the user has no lists.
+// listsOf returns the user's revocation lists, and the keyring's own lists for the issuers of which the user has no
+// list. Verifiers need a list of every issuer. Empty: the user has no lists.
 func listsOf(s *keyring.State) string {
 	if len(s.Lists) == 0 {
 		return ""
@@ -69,7 +70,7 @@ type rootCerts struct {
 	origin     origin.Origin
 	log        *slog.Logger
 
-	unknown atomic.Pointer[string] // why nothing is written; nil: it is
+	unknown atomic.Pointer[string] // why nothing can be written; nil: there is no obstacle
 }
 
 // newRootCerts returns the leader's duty to write the ConfigMaps, without sending a request. ring is nil if this
@@ -142,7 +143,7 @@ func (r *rootCerts) follow(ctx context.Context, needed chan<- struct{}) {
 	}
 }
 
-// cannot records why a required ConfigMap cannot be written.
+// cannot records why the ConfigMap cannot be written. It does nothing unless every mesh needs the ConfigMap (must).
 func (r *rootCerts) cannot(why string) {
 	if !r.must {
 		return

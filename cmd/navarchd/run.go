@@ -46,8 +46,8 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// serveAll opens the store and runs the loops of all roles. When the context asked ends, this process hands its work
-// over to others, and then its loops end.
+// serveAll opens the store and runs the loops of all roles. When the context of the caller (asked) ends, this process
+// first hands its work over to other processes, and then ends its loops.
 func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(asked))
 	defer cancel()

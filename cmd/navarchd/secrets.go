@@ -28,9 +28,9 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check that nothing was ever sealed: etcd has neither a keyring nor the MAC key, which exists
-// once a Secret was sealed. Otherwise the missing key file was lost or is not mounted yet, and another key would open
-// nothing.
+// nothingSealed returns a check that nothing was ever sealed: etcd has neither a keyring nor the MAC key, which
+// exists once a Secret was sealed. If something was sealed, the missing key file was lost or is not mounted yet, and
+// a fresh key could not open what was sealed.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
 		for _, folder := range []string{"keys/", "sealing/"} {

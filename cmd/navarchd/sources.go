@@ -37,8 +37,9 @@ type sources struct {
 	clusters *remote.Clusters // other clusters that Secrets of the config cluster name; nil without the config cluster
 }
 
-// newSources makes the sources that the flags name: a folder, a Kubernetes cluster, or both. others configures the
-// clusters that Secrets of the Kubernetes cluster name. newSources sends no request. Errors name flags.
+// newSources makes the sources that the flags name: a folder, a Kubernetes cluster, or both. The argument others
+// configures the clusters that Secrets of the Kubernetes cluster name. newSources sends no request. Errors name
+// flags.
 func newSources(c *config, others remote.Config, log *slog.Logger) (from sources, err error) {
 	if c.configDir != "" {
 		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, Log: log}); err != nil {
@@ -78,8 +79,8 @@ func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) 
 	return others
 }
 
-// newNames returns the leader's duty to resolve the DNS names of networks' gateways, which the ingester's loop reports.
-// nil: the flags do not enable it.
+// newNames returns the leader's duty to resolve the DNS names of networks' gateways. The ingester's loop reports the
+// names that are needed. nil: the flags do not enable it.
 func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
@@ -166,7 +167,8 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// addSources adds the reading of the folder, and the problems of all sources.
+// addSources adds to the ingester the task that reads the folder, the problems of all sources, and the metrics of the
+// cluster.
 func (i *ingester) addSources(c ingesterConfig, from sources) {
 	if folder := from.folder; folder != nil {
 		i.problems = append(i.problems, folder.Problems)
@@ -176,7 +178,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 	if from.cluster != nil {
 		i.problems = append(i.problems, from.cluster.Problems, from.clusters.Problems)
-		if c.config.dataDir == "" { // otherwise there is no other candidate
+		if c.config.dataDir == "" { // with an embedded etcd there is no other candidate
 			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
 			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
 		}
@@ -187,7 +189,7 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 	}
 }
 
-// sourceProblems returns the problems of sources and duties, within ingest.Bounded.
+// sourceProblems returns the problems of sources and duties, at most as many as ingest.Bounded keeps.
 func (i *ingester) sourceProblems() []object.Problem {
 	var all []object.Problem
 	for _, problems := range i.problems {

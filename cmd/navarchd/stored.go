@@ -12,9 +12,10 @@ import (
 
 var _ api.Objects = (*ingester)(nil)
 
-// Stored implements api.Objects. Once the ingester has processed the object's generation, and nothing waits to be
-// written, Revision is that of the newest batch; before, it is 0. If this process does not lead, only the zero Stored
-// is returned. Errors are the context's.
+// Stored implements api.Objects. Revision is 0 until the ingester has read the requested generation, or a newer one,
+// and has written everything. Then it is the revision of the newest batch. Secrets whose private keys are not sealed
+// yet do not count as waiting: for such a Secret, that batch may lack the generation. If this process does not lead,
+// the result is zero. Errors are the context's.
 func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi.Stored, err error) {
 	if _, s.Leads = i.lead.Epoch(); !s.Leads {
 		return s, nil

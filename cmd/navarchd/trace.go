@@ -79,8 +79,8 @@ func tracing(tracer *obs.Tracer, store *kv.Store) loop.Task {
 	}}
 }
 
-// committed records a batch that the ingester has committed at a revision. event is the time of its oldest event, began
-// the start of the commit.
+// committed records a batch that the ingester has committed at a revision. event is the time of the batch's oldest
+// event, and began is the time at which the commit started.
 func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.Batch) {
 	t.written.Add(revision, event, batch)
 	t.changes.Wrote(revision, event, batch)
@@ -89,8 +89,8 @@ func (t *telemetry) committed(revision int64, event, began time.Time, batch kv.B
 	}
 }
 
-// tracePlans returns the function that the planner calls after each plan. It reports the plan to the log and, unless
-// nil, to the tracer.
+// tracePlans returns the function that the planner calls after each plan. That function reports the plan to the log,
+// and to the tracer if there is one.
 func tracePlans(tracer *obs.Tracer, log *changes.Log) func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 	return func(revision int64, path plan.Path, began time.Time, edits, moved int) {
 		log.Planned(revision, path, moved)

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// Parsers of environment variables (environment.read). Each function returns a parser that stores the value in into.
-// Except for addressBlocks, an error leaves the variable unchanged.
+// Parsers of environment variables (environment.read). Each function returns a parser that stores the value in the
+// variable to which the argument points. Except for addressBlocks, an error leaves the variable unchanged.
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
 }
 
-// list parses a comma-separated list, and appends to into. Spaces around elements and empty elements are ignored.
+// list parses a comma-separated list, and appends the elements to the variable. Spaces around elements and empty
+// elements are ignored.
 func list(into *[]string) func(string) error {
 	return func(v string) error {
 		for one := range strings.SplitSeq(v, ",") {
@@ -66,7 +67,7 @@ func addressRange(into *netip.Prefix, bits int) func(string) error {
 	}
 }
 
-// addressBlocks parses a comma-separated list of ranges of IP addresses, which replaces into.
+// addressBlocks parses a comma-separated list of ranges of IP addresses, which replaces the value of the variable.
 func addressBlocks(into *[]netip.Prefix) func(string) error {
 	return func(v string) error {
 		*into = nil

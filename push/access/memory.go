@@ -102,9 +102,10 @@ func (m *Memory) validity(r *state) time.Duration {
 	return m.settings.No
 }
 
-// Queries returns the identities among the wanted ones about which the authoriser must be queried now, sorted. The
-// caller must call Answered or Failed for each; until then they are not returned again. wait is the time after which
-// there may be more, at most an hour. Queries also drops outdated answers of identities that are not wanted.
+// Queries returns those of the wanted identities about which the authoriser must be queried now, sorted. The caller
+// must call Answered or Failed for each; until then these identities are not returned again. wait is the time after
+// which Queries may return further identities, at most an hour. Queries also drops outdated answers of identities
+// that are not wanted.
 func (m *Memory) Queries(wanted iter.Seq[view.Identity], now time.Time) (queries []view.Identity, wait time.Duration) {
 	wait = time.Hour
 	want := map[view.Identity]bool{}

@@ -215,8 +215,8 @@ const (
 
 // UseOf returns the use of a Secret by the workloads of an identity. The Secret is in the identity's namespace.
 // candidates are the records that may refer to it, and root is the mesh's root namespace. labels returns the sets of
-// labels of the identity's workloads in the configuration, not those that proxies state; empty: unknown. It is called
-// only if a selector decides, and may be called several times.
+// labels of the identity's workloads in the configuration, not those that proxies state; empty: unknown. labels is
+// called only if a selector decides, and may be called several times.
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {

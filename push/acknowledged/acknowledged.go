@@ -75,7 +75,7 @@ type answer struct {
 
 // refusalJSON is the encoding of a Refusal.
 type refusalJSON struct {
-	Record string `json:"record"` // its path below records/
+	Record string `json:"record"` // path of the object's record below records/
 	Text   string `json:"text,omitempty"`
 }
 

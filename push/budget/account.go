@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refreshKnown updates the known workloads of an identity if they are out of date and matters returns true. It must be
-// called without the lock.
+// refreshKnown updates the known workloads of an identity if they are out of date and the function matters returns
+// true for the account. It must be called without the lock.
 func (l *Ledger) refreshKnown(identity string, matters func(*account) bool) {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -89,7 +89,7 @@ func (l *Ledger) loser(c *credential, e *Entry) (loser *Entry, err error) {
 	return loser, nil
 }
 
-// newestUnproven returns the newest stream of a credential that is not proven, or nil.
+// newestUnproven returns the newest of a credential's streams that are not proven, or nil.
 func (a *account) newestUnproven(c *credential) *Entry {
 	for at := c.streams.Back(); at != nil; at = at.Prev() {
 		if e := at.Value.(*Entry); !a.proven(e.holder) {
@@ -166,8 +166,8 @@ func (e *Entry) remove() {
 	}
 }
 
-// spend implements Spend. One credential may use 1/4 of its identity's bytes. All credentials without a Pod may use 3/4
-// together; only a proven stream may exceed that.
+// spend implements Spend. One credential may use 1/4 of its identity's bytes. All credentials without a Pod may use
+// 3/4 together; only a proven stream may exceed these 3/4.
 func (e *Entry) spend(bytes int) (granted int) {
 	l, c := e.ledger, e.credential
 	a, free := c.account, l.cfg.NamesFree

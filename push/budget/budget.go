@@ -173,8 +173,9 @@ func New(c Config) *Ledger {
 // identity to make room. If h.Pod is set and the credential has more than Limits.Workload streams, its oldest stream
 // ends.
 //
-// If the stream must end, end is called once with the reason, which matches ErrExhausted. The call may come from any
-// goroutine, and no lock is held. The caller must then close the stream and still call Leave. end must not be nil.
+// If the stream must end, the ledger calls the function end once with the reason, which matches ErrExhausted. The
+// call may come from any goroutine, and no lock is held. The caller of Enter must then close the stream and still
+// call Leave. The function must not be nil.
 func (l *Ledger) Enter(h Holder, end func(error)) (*Entry, error) {
 	l.refreshKnown(h.Identity, func(a *account) bool { return a.streams >= l.cfg.Least/2 })
 	e := &Entry{ledger: l, holder: h, end: end}

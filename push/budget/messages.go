@@ -6,10 +6,11 @@ import "fmt"
 // waiting messages (Entry.Hold). It matches ErrExhausted.
 var ErrMessages = fmt.Errorf("%w: bytes of incomplete or waiting messages exceed their limit", ErrExhausted)
 
-// Hold counts bytes of kept messages; negative bytes are released. A replica has two ledgers: that of connections
-// counts incomplete messages, that of streams counts messages that wait to be handled. If a credential, an identity or
-// the ledger exceeds its limit, the entry with the most bytes of that credential, identity or ledger ends: its end
-// function is called with ErrMessages. That entry may be e. Entries that have ended, and a nil entry, count nothing.
+// Hold counts bytes of kept messages; negative bytes are released. A replica has two ledgers. The ledger of
+// connections counts incomplete messages; the ledger of streams counts messages that wait to be handled. If a
+// credential, an identity or the ledger exceeds its limit, the entry with the most bytes of that credential, identity
+// or ledger ends: its end function is called with ErrMessages. That entry may be e. Entries that have ended, and a
+// nil entry, count nothing.
 func (e *Entry) Hold(bytes int) {
 	if e == nil {
 		return

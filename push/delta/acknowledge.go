@@ -90,7 +90,8 @@ func (s *State) take(t xds.Type, i int) flight {
 	return f
 }
 
-// carriesOn records that the newer response in flight also contains the resources of the older one.
+// carriesOn records that a newer response in flight also contains the resources of an older response. The arguments
+// are their nonces.
 func (ty *typed) carriesOn(newer, older uint64) {
 	for name, o := range ty.overrides {
 		if o.flying == older && o.now != nil {
@@ -128,8 +129,8 @@ func (ty *typed) absorb(f *flight, older flight) {
 	f.set, f.removed = set, removed
 }
 
-// later returns the nonce of the newest response in flight that carries a name and was sent after the response `than`,
-// and the carried resource. Without such a response the nonce is 0.
+// later returns the newest response in flight that carries a name and has a nonce above the first argument: the
+// response's nonce, and the carried resource. Without such a response the nonce is 0.
 func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
 	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
@@ -152,7 +153,8 @@ func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource)
 	return 0, nil
 }
 
-// settles updates the acknowledged stack after an answer to f. An answer to an older response does not change it.
+// settles updates the acknowledged stack after an answer to f. An answer to an older response does not change the
+// stack.
 func (ty *typed) settles(f flight) {
 	if f.nonce > ty.settled {
 		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce

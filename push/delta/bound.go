@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The memory that a client can cause by requesting names is bounded. The names of existing resources are bounded by the
-// number of resources. A name without a resource is called unknown. Unknown names are normal: Envoy requests
-// assignments and routes before they exist, and requests removed ones further on. So unknown names are kept and
-// answered like other names, within bounds for each type of a stream.
+// The memory that a client can cause by requesting names is bounded. The names of existing resources are bounded by
+// the number of resources. A name without a resource is called unknown. Unknown names are normal: Envoy requests
+// assignments and routes before they exist, and keeps requesting those that were removed. So unknown names are kept
+// and answered like other names, within bounds for each type of a stream.
 //
 // The memory for unknown names must also be granted. Cost returns the bytes that a request needs, Grant grants bytes
 // before Request processes the request, and Surplus returns unused bytes afterwards. Names beyond the bounds or the
@@ -87,8 +87,8 @@ func (ty *typed) claimed() bool {
 	return false
 }
 
-// admit returns the names for which there is room, and pays for those that are unknown. If there is room for all names,
-// it returns the list itself. Names that are kept already need no room.
+// admit returns the names for which there is room, and charges the unknown ones among them to the granted bytes
+// (pay). If there is room for all names, it returns the list itself. Names that are kept already need no room.
 func (s *State) admit(t xds.Type, names []string) []string {
 	ty, stack := s.typed(t), s.stack(t)
 	room := s.room(t, names)
@@ -124,8 +124,8 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	return names
 }
 
-// manyTimes limits the names of a request that are examined one by one: to manyTimes the bound of unknown names. The
-// bound of all kept names is lower.
+// Of one request, at most manyTimes the bound of unknown names are examined one by one. The bound of all kept names
+// is lower.
 const manyTimes = 6
 
 // shorten removes names from a request that lists far more names than may be kept, before names are copied. A request
@@ -152,7 +152,7 @@ func (s *State) shorten(r Request) Request {
 	return r
 }
 
-// shortenAsked removes unknown names beyond most, and names beyond the number of resources.
+// shortenAsked shortens r.Subscribe to the first manyTimes*most names, of which at most `most` are unknown.
 func (s *State) shortenAsked(r *Request, most int) {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	var left []string
@@ -242,8 +242,8 @@ func lengths(names []string) (n int) {
 	return n
 }
 
-// admitClaim reports whether there is room for a claim of a name without a resource, of a type with a wildcard
-// subscription, and pays for it. most is the bound of unknown names.
+// admitClaim reports whether there is room for a claimed name (doc.go) that has no resource, of a type with a
+// wildcard subscription. If so, it charges the name to the granted bytes (pay). most is the bound of unknown names.
 func (s *State) admitClaim(t xds.Type, name string, most int) bool {
 	ty := s.typed(t)
 	if _, is := ty.overrides[name]; is || len(name) <= longest(t) && ty.unknown.names < most && s.pay(t, len(name)) {

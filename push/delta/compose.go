@@ -26,8 +26,8 @@ func (s *State) Next() (Reply, bool) { return s.next(false) }
 // endpoints of unchanged clusters, answers to subscriptions, and dynamic types. Other changes are left for Next.
 func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
-// next returns the next response: of dynamic types first, then in the order of types. With urgent, it returns only
-// urgent changes.
+// next returns the next response: of dynamic types first, then in the order of types. If urgent is set, it returns
+// only changes of the kinds that Urgent names.
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
 	for t := range s.dynamicTypes() {
@@ -129,7 +129,7 @@ func (ty *typed) keep(c *change, resent []string) []string {
 	return resent
 }
 
-// retries adds the next part of a refused response to c, and returns the names of its overrides.
+// retries adds the next part of a refused response to c, and returns the names in this part that have overrides.
 func (s *State) retries(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	for len(ty.retry) > 0 && c.empty() {
@@ -169,7 +169,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp records that the client has the newer stack at, because this stack has no changes for the client.
+// catchUp records that the client has a newer stack, because this stack has no changes for the client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
 	moved := ty.sent != at
 	ty.sent, ty.sentRevision = at, revision
@@ -212,7 +212,8 @@ func (s *State) defers(t xds.Type) bool {
 }
 
 // sends returns the decision of decideOn, restricted while Urgent runs. Then only newly requested endpoints and those
-// of the fast path are sent, and none of a cluster that is about to change, because the cluster must come first.
+// of the fast path are sent. Endpoints of a cluster that is about to change are not sent, because the cluster must
+// come first.
 func (s *State) sends(t xds.Type, name string, o override, want *xds.Resource) (verb, *xds.Resource) {
 	if s.urgent && t == xds.Endpoint && (!o.force && !s.fastPath(name) || s.changes(name)) {
 		return hold, nil
@@ -238,8 +239,8 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the overrides that pick selects and adds the results to c. It returns the names of those that
-// are sent.
+// gather decides about the overrides that the function pick selects, and adds the results to c. It returns the names
+// that are sent.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty, goal := s.typed(t), s.stack(t)
 	for name, o := range ty.overrides {

@@ -53,14 +53,15 @@ func (s *State) decideOn(t xds.Type, name string, o override, want *xds.Resource
 }
 
 // absent returns the decision about a name for which the target has no resource. has is the client's resource, and
-// known is false if the client may have another one. Comments state how Envoy reacts to the possible answers.
+// known is false if the client may have a different one. Comments state how Envoy reacts to the possible answers.
 func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, known bool) (verb, *xds.Resource) {
 	holds := has != nil || !known
 	if isDynamic(t) {
 		return s.absentDynamic(t, o, holds), nil
 	}
 	switch t {
-	// Envoy applies a removal at once. For a name that it does not have, a removal means that the cluster does not exist.
+	// Envoy applies a removal at once. For a name that it does not have, a removal means that the cluster does not
+	// exist.
 	case xds.Cluster:
 		if holds && s.mayRemove(name) || !holds && o.force {
 			return remove, nil
@@ -91,9 +92,10 @@ func (s *State) absent(t xds.Type, name string, o override, has *xds.Resource, k
 			return remove, nil
 		}
 	case xds.Extension:
-		// Nothing is sent. By a removal, Envoy would delete the configuration of a filter that a listener still has, and the
-		// filter would answer 500. Envoy unsubscribes by itself when the last listener with the filter is removed. As a first
-		// answer, a removal would not help: the listener would wait for ever (push/serve TestEnvoyDiscoversFilters).
+		// Nothing is sent. By a removal, Envoy would delete the configuration of a filter that a listener still has,
+		// and the filter would answer 500. Envoy unsubscribes by itself when the last listener with the filter is
+		// removed. As a first answer, a removal would not help: the listener would wait for ever (push/serve
+		// TestEnvoyDiscoversFilters).
 	}
 	return hold, nil
 }
@@ -134,7 +136,7 @@ func (s *State) drained(t xds.Type, named string) bool {
 	return !r.moving && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
 }
 
-// rest summarises in what the client's state of a type differs from the target.
+// rest summarises the differences between the client's state of a type and the target.
 type rest struct {
 	known  bool            // the rest is computed
 	moving bool            // a part of the state must still be sent, is unacknowledged, or is unknown
@@ -156,8 +158,8 @@ func (s *State) restOf(t xds.Type) rest {
 			return rest{known: true, moving: true}
 		}
 		if o.refused != "" && o.have == nil && s.claims {
-			// The version that the client has instead may be of an earlier stream on which it refused a part of the same
-			// response.
+			// The version that the client has instead may be of an earlier stream on which it refused a part of the
+			// same response.
 			return rest{known: true, moving: true}
 		}
 		if o.have != nil && !o.placeholder {

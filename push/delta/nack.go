@@ -89,8 +89,8 @@ func (ty *typed) unanswered(name string, f flight, before manifest.Stack) overri
 	return o
 }
 
-// groups returns the names that are sent again, in groups for separate responses. rest are the resources that were not
-// refused by name; with halve they are two groups. The removals belong to the first group.
+// groups returns the names that are sent again, in groups for separate responses. The argument rest has the resources
+// that were not refused by name. They are one group, or two if halve is set. The removals belong to the first group.
 func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bool) (groups [][]string) {
 	half := len(rest)
 	if halve {

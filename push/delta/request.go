@@ -57,8 +57,8 @@ func (r *Request) ask(name string) {
 // wildcard is the name that subscribes to all resources of a type.
 const wildcard = "*"
 
-// Request applies a request to the state. It appends the reports of an ACK or NACK to out and returns out. A request of
-// an unknown type has no effect. After it, Next may have a response.
+// Request applies a request to the state. It appends the reports of an ACK or NACK to out and returns out. A request
+// of an unknown type has no effect. After a request, Next may have a response.
 func (s *State) Request(r Request, out []Report) []Report {
 	if r.Type >= xds.NumTypes && !s.Open(r.Type) {
 		return out

@@ -40,7 +40,7 @@ type State struct {
 	cfg        Config
 	target     *manifest.Set // the newest set
 	types      [xds.NumTypes]typed
-	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, or a nil entry: not requested
+	dynamic    *[MaxDynamic]*dynamic // states of the types in Config.Dynamic; nil, or a nil entry: not requested
 	unacked    int                   // bytes
 	serial     uint64                // nonce of the last response
 	resumeOver bool                  // EndResume was called
@@ -306,7 +306,8 @@ func (ty *typed) put(name string, o override) {
 	ty.overrides[name] = o
 }
 
-// overrideOf returns the override of a name. Without an override it returns one that has the version of stack.
+// overrideOf returns the override of a name. Without an override it returns an override with the version of the given
+// stack.
 func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o

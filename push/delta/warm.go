@@ -175,7 +175,8 @@ func (s *State) leadsNowhere(want, has *xds.Resource) bool {
 	return false
 }
 
-// newlyNames reports whether a resource names one of the clusters that pick selects, and its previous version does not.
+// newlyNames reports whether a resource names one of the clusters for which the function pick returns true, and its
+// previous version does not.
 func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(string) bool) bool {
 	if r.NumNames() < len(clusters) {
 		for name := range r.EachName {

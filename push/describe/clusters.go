@@ -102,8 +102,8 @@ func patchAt(p model.Patch) string {
 // health counts the endpoints of a locality.
 type health struct{ ready, other int }
 
-// endpointsOf counts the endpoints of a cluster in set by locality ("region/zone/subzone"). It returns an empty map if
-// the set has no endpoints of the cluster.
+// endpointsOf counts the endpoints that a set has for a cluster, by locality ("region/zone/subzone"). It returns an
+// empty map if the set has no endpoints of the cluster.
 func endpointsOf(set *manifest.Set, c cluster.Outbound) map[string]health {
 	out := map[string]health{}
 	name := xds.OutboundCluster(c.Port, c.Subset, c.Host)

@@ -220,7 +220,7 @@ func (d *describer) clients(selects func(view.Node, view.View) bool) (all []plan
 	return d.bounded(all, maxViews, "clients")
 }
 
-// bounded returns the first most views of a list, and adds the number of further views to Part.More.
+// bounded returns at most `most` views from the start of a list, and adds the number of further views to Part.More.
 func (d *describer) bounded(all []plan.Seen, most int, of string) []plan.Seen {
 	if left := len(all) - most; left > 0 {
 		d.more("%d further kinds of %s are not described: --from names one proxy", left, of)

@@ -96,8 +96,8 @@ func portsOf(w *view.Workload, o plan.Origins, s plan.Seen) Section {
 	return out
 }
 
-// deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port; for 0, those
-// that set the mode of ports that no policy names. Its result is nil if no PeerAuthentication applies.
+// deciderOf returns a function that returns the PeerAuthentication and field that set the mode of a port; for port 0,
+// those that set the mode of all ports that no policy names. Its result is nil if no PeerAuthentication applies.
 func deciderOf(w *view.Workload, s *mirror.Snapshot) func(port uint32) []string {
 	var peers []*model.Policy
 	for _, key := range w.Peers.All() {

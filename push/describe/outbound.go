@@ -95,7 +95,7 @@ func (d *describer) lineOf(s plan.Seen, of plan.HostOrigins) Fact {
 	return f
 }
 
-// readyText returns the number of ready endpoints at the port of a host that has the fewest. It returns "" for a host
+// readyText returns the number of ready endpoints of a host, at the port with the fewest. It returns "" for a host
 // without clusters.
 func readyText(s plan.Seen, of plan.HostOrigins) (text string) {
 	fewest := -1
@@ -153,8 +153,8 @@ func hostNames(name, namespace string, scope view.Scope) (names []string) {
 	return names
 }
 
-// hostSections describes in full the first of names that the proxies of a view have as a host. It returns nil without
-// such a host.
+// hostSections describes one host in full: the first of the names that is a host of the view's proxies. It returns
+// nil without such a host.
 func (d *describer) hostSections(s plan.Seen, names []string) []Section {
 	all := d.from.HostOrigins(s, names)
 	if len(all) == 0 {

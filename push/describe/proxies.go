@@ -80,7 +80,7 @@ func facts(by []string, pairs ...string) (all []Fact) {
 	return all
 }
 
-// yes returns text if is, else "".
+// yes returns the text if the condition is true, otherwise "".
 func yes(is bool, text string) string {
 	if is {
 		return text

@@ -22,13 +22,13 @@
 // selected workloads whose proxies cannot run the extension.
 //
 // push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that
-// the configuration names stay as long as the proxy subscribes to it.
+// a configuration names stay as long as the proxy subscribes to the configuration.
 //
 // A listener becomes active only when it has all its configurations. So each configuration has a stand-in
-// (xds.Resource.StandIn), for a proxy that has refused the configuration or from which it is withheld, and that has no
-// earlier good version. The stand-in refuses traffic or lets it pass, as failStrategy states. A configuration that an
-// EnvoyFilter adds has no stand-in. Its author also adds the filter, and states how the filter behaves without a
-// configuration (initial_fetch_timeout, default_config).
+// (xds.Resource.StandIn), for a proxy that has no earlier good version, and that has refused the configuration or
+// from which it is withheld. The stand-in refuses traffic or lets it pass, as failStrategy states. A configuration
+// that an EnvoyFilter adds has no stand-in. Its author also adds the filter, and states how the filter behaves
+// without a configuration (initial_fetch_timeout, default_config).
 package extension
 
 import (

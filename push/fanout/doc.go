@@ -19,20 +19,21 @@
 //
 // # The concurrency window
 //
-// The window is a control loop on the load of this machine. It prevents one fault: without it, a namespace whose routes
-// are edited all the time delays the endpoints of all others. Every step of an endpoint from the store to the socket
-// then waits for a processor behind goroutines that write configuration. The scenario `neighbour` of the load harness
-// measures the p99 of the delay of another namespace's endpoint. `make experiment LOOP=window` runs the scenario with
-// and without the window (NAVARCH_EXPERIMENT_OFF=window), in turns, and prints the medians of both. The window is kept
-// as long as it improves that figure by 10 %.
+// The window is a control loop on the load of this machine. It prevents one fault: without it, a namespace whose
+// routes are edited all the time delays the endpoints of all others. Every step of an endpoint from the store to the
+// socket then waits for a processor behind goroutines that write configuration. The scenario `neighbour` of the load
+// harness measures the p99 of the delay of another namespace's endpoint. `make experiment LOOP=window` runs the
+// scenario with and without the window (NAVARCH_EXPERIMENT_OFF=window), in turns, and prints the medians of both. The
+// window remains in the code as long as it improves the p99 by 10 %.
 //
 // # The rollout of configuration
 //
-// Plans of configuration are numbered, and each set names the plan that changed it last (manifest.Set.Plan). A plan is
-// sent first to 8 streams, or to 1/128 of all streams if that is more. Each stream that acknowledges the whole plan
-// permits turns of two more (rollout.go; push/serve/rollout.go reports the results). The first refusal of each identity
-// reduces the number of concurrent streams to its initial value, and counts as one of them for a second. So a plan that
-// many refuse stops. push/quarantine then withholds the refused version, and the rest of the plan continues.
+// Plans of configuration are numbered, and each set names the plan that changed it last (manifest.Set.Plan). A plan
+// is sent first to 8 streams, or to 1/128 of all streams if that is more. Each stream that acknowledges the whole
+// plan permits turns of two more (rollout.go; push/serve/rollout.go reports the results). The first refusal of each
+// identity reduces the number of concurrent streams to its initial value, and counts as one of these streams for a
+// second. So a plan that many refuse stops. push/quarantine then withholds the refused version, and the rest of the
+// plan continues.
 //
 // Endpoints, Secrets and answers to subscriptions do not wait for a rollout. A joining proxy does not wait either,
 // until it is up to date or five seconds have passed. If plans that concern all proxies follow each other faster than

@@ -8,7 +8,8 @@ const (
 	Endpoints Lane = iota
 	// Answers is the lane of responses to subscriptions, and of sends that had to wait for an ACK.
 	Answers
-	// Config is the lane of all other changes. Parts that are new to a stream are delivered progressively (rollout).
+	// Config is the lane of all other changes. Plans that are new to a stream are delivered to a few streams first
+	// (rollout).
 	Config
 	// NumLanes is the number of lanes, not a lane.
 	NumLanes

@@ -69,10 +69,10 @@ func New(b Budget, workers int, log *slog.Logger) *Loop {
 // Budget returns the budget, with defaults filled in.
 func (l *Loop) Budget() Budget { return l.budget }
 
-// Join adds a stream of a namespace. first means that it is a gateway's stream, which precedes others. One worker at a
-// time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent changes if
-// urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the newest plan that
-// the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
+// Join adds a stream of a namespace. first states that the stream is a gateway's: such streams precede others. One
+// worker at a time calls send, in the stream's turn. send must send everything that may be sent now, or only urgent
+// changes if urgent is set, and return the number of bytes sent. It must not block (store/watchdog). plan is the
+// newest plan that the stream may be sent from this turn on; 0: unchanged. Streams can be added before Run is called.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -88,7 +88,7 @@ func (s *Stream) Mark(l Lane) {
 }
 
 // Try requests a turn in the lane Config for a plan that the stream was not sent yet. Plans have rising numbers above
-// 0. After the turn, the stream must call Accepted, Skipped or Refused for the plan of the turn.
+// 0. After the turn, the caller must call Accepted, Skipped or Refused with the plan of the turn.
 func (s *Stream) Try(plan int64) {
 	for {
 		old := s.plan.Load()
@@ -102,7 +102,7 @@ func (s *Stream) Try(plan int64) {
 // Accepted reports that the client has acknowledged everything that was sent of a plan.
 func (s *Stream) Accepted(plan int64) { s.report(Accept, outcome{plan: plan}) }
 
-// Skipped reports that nothing of a plan was sent, or that its ACK proves nothing about other clients.
+// Skipped reports that nothing of a plan was sent, or that the client's ACK proves nothing about other clients.
 func (s *Stream) Skipped(plan int64) { s.report(Skip, outcome{plan: plan}) }
 
 // Refused reports that the client refused a part of a plan. by is the client's identity.

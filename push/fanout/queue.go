@@ -73,13 +73,13 @@ type Queue[S comparable] struct {
 	granted int
 	bytes   int           // bytes charged against the budget
 	charged *list.List    // of *entry[S] with a charge, the oldest charge first
-	passed  [allLanes]int // by lane: number of grants to other lanes while it waits
+	passed  [allLanes]int // by lane: number of grants to other lanes while this lane waits
 	rollout rollout[S]
 	window  concurrencyWindow[S]
 }
 
-// rings has the namespaces with streams that wait in a lane. Gateways have the first ring, and precede all other
-// proxies in the second. The namespaces of a ring have turns in rotation.
+// rings has the namespaces with streams that wait in a lane. The first ring has the gateways, and the second ring all
+// other proxies. Gateways precede other proxies. The namespaces of a ring have turns in rotation.
 type rings[S comparable] struct {
 	of    [2]list.List // of *group[S]
 	named [2]map[string]*group[S]
@@ -113,9 +113,9 @@ type entry[S comparable] struct {
 	slots     [numSlots]*list.Element // nil: no slot
 	sentAt    [numSlots]time.Time     // end of the turn for which the stream has the slot; zero: the turn goes on
 	granted   bool                    // the stream has a turn
-	plan      int64                   // the newest plan for which it had a turn; 0 after Skip or Refuse: it needs another turn
+	plan      int64                   // the newest plan of its turns; 0 after Skip or Refuse: another turn is needed
 	again     [allLanes]bool          // marked during the turn, by lane
-	first     bool                    // it was first in its lane of configuration when its urgent turn began
+	first     bool                    // the stream was first in its lane of configuration when its urgent turn began
 	unacked   int                     // charged bytes
 	forgiven  int                     // unacknowledged bytes that are no longer charged, because the stream was slow
 	early     int                     // bytes that were acknowledged before Done
@@ -304,7 +304,7 @@ func (q *Queue[S]) remove(s *entry[S], from Lane) {
 	}
 }
 
-// leave removes a stream from the queue: from all lanes, with its turn, its unacknowledged bytes and its slots.
+// leave removes a stream from all lanes, and frees its turn, its charge and its slots.
 func (q *Queue[S]) leave(s *entry[S]) {
 	for l := range allLanes {
 		q.remove(s, l)

@@ -45,7 +45,8 @@ func (t *rollout[S]) begin(plan int64, streams int) {
 // open reports whether another stream may have its turn.
 func (t *rollout[S]) open() bool { return t.slots.count()+len(t.refused) < t.window }
 
-// accept widens the window by one after a stream has acknowledged a whole plan, even after it counted as slow.
+// accept widens the window by one after a stream has acknowledged a whole plan, even if the stream counted as slow
+// before.
 func (t *rollout[S]) accept(s *entry[S], plan int64) {
 	if plan == t.plan {
 		t.slots.leave(s)
@@ -60,7 +61,7 @@ func (t *rollout[S]) skip(s *entry[S], plan int64) {
 	}
 }
 
-// refuse frees the slot of a stream that has refused a part of a plan. The first refusal of each identity, by, reduces
+// refuse frees the slot of a stream that has refused a part of a plan. The first refusal of an identity (by) reduces
 // the window to its least size, and occupies a slot for refusalBackoff.
 func (t *rollout[S]) refuse(s *entry[S], plan int64, by string, now time.Time) {
 	if plan != t.plan {

@@ -12,7 +12,7 @@ import "time"
 // its client and not for this process, so it frees its slot. If even the smallest window is too large, because clients
 // are fast and this process is busy, the rate of bytes is limited (leastRate).
 type concurrencyWindow[S comparable] struct {
-	off   bool // never limits, to measure its effect
+	off   bool // the window never limits, so that its effect can be measured
 	size  int
 	rest  time.Time // end of the pause between turns; zero: no pause
 	last  time.Time // when endpoints were last marked
@@ -70,7 +70,7 @@ func (b *concurrencyWindow[S]) expire(now time.Time) {
 	}
 }
 
-// press adapts the size to wait, the recent waits of goroutines for a processor.
+// press adapts the size to a measurement: the recent waits of goroutines for a processor.
 func (b *concurrencyWindow[S]) press(wait time.Duration) {
 	switch {
 	case wait > longWait:

@@ -11,7 +11,8 @@ import (
 )
 
 // Conflict reports a server, or hosts of a server, that a router does not serve as the Gateway states. Key of the
-// Problem is the Gateway of Loser. Its Severity is Error if the server or hosts are not served at all, else Warning.
+// Problem is the Gateway of Loser. Severity of the Problem is Error if the server or hosts are not served at all,
+// else Warning.
 type Conflict struct {
 	Loser  Server
 	Winner *Server // the server that takes precedence; nil if the reason is not another server
@@ -29,7 +30,7 @@ type reason struct {
 }
 
 // lose appends a conflict. It keeps the first problem.MostOfObject errors of a Gateway, and as many warnings, because
-// lists of problems do not show more of one object. Further ones are counted.
+// lists of problems do not show more of one object. Further conflicts are only counted.
 func (m *merger) lose(s Server, r reason) {
 	r.severity = cmp.Or(r.severity, problem.Error)
 	m.lost[r.severity]++

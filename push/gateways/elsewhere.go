@@ -21,8 +21,8 @@ type Owners struct {
 	guarded map[string][]string
 }
 
-// Elsewhere has the hosts that other servers of a listener own. A request for one of them on a connection to the given
-// servers is misdirected (HTTP status 421).
+// Elsewhere has the hosts of a listener that are owned by servers other than the given ones (the argument of
+// Owners.Elsewhere). A request for such a host on a connection to a given server is misdirected (HTTP status 421).
 type Elsewhere struct {
 	// Guarded has the hosts that must not be served here, because their servers require a client certificate by
 	// settings that differ from those of the given servers. It lists only hosts that are equal to a host of the given
@@ -30,7 +30,7 @@ type Elsewhere struct {
 	Guarded []string
 	// Others has the other hosts except "*"; nil if they are more than MaxElsewhere.
 	Others []string
-	Left   int // number of hosts if Others is nil because of MaxElsewhere, else 0
+	Left   int // number of the other hosts if they are more than MaxElsewhere, else 0
 }
 
 // Owners returns the owners of a listener's hosts. Without servers with TLS, no host has an owner.
@@ -80,9 +80,10 @@ func (s Server) asksForCertificate() bool {
 	return s.Ends() && (mode == networkingv1.ServerTLSSettings_MUTUAL || mode == networkingv1.ServerTLSSettings_ISTIO_MUTUAL)
 }
 
-// Guard reports whether servers must not serve a domain, because another server guards it: connections with this SNI
-// reach that server, which requires a client certificate by TLS settings that no element of servers has. by is the
-// owner of the domain, also if it does not guard the domain; the zero Server if there is no owner.
+// Guard reports whether the given servers must not serve a domain, because another server guards it. Connections with
+// this SNI reach the guarding server. It requires a client certificate, and no given server has the same TLS
+// settings. by is the owner of the domain, also if it does not guard the domain; the zero Server if there is no
+// owner.
 func (o *Owners) Guard(servers []Server, domain string) (by Server, guarded bool) {
 	by, found := o.byName[domain]
 	for pattern := range model.Wildcards(domain) {

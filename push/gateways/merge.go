@@ -94,7 +94,8 @@ func (m *merger) gateway(g *model.Gateway) {
 }
 
 // place resolves bind and port of a server, and sets s.Bound. defined reports whether one of the Services reaches the
-// port. ok is false if the server cannot be bound; the conflict is recorded then.
+// port; it is true for a Unix socket, and without Services. ok is false if the server cannot be bound; the conflict
+// is recorded then.
 func (m *merger) place(s *Server) (at socket, defined, ok bool) {
 	bind, err := m.canonicalBind(s.Spec().GetBind())
 	unix := strings.HasPrefix(bind, unixPrefix)

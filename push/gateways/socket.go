@@ -39,9 +39,9 @@ func (s socket) loopback() bool {
 	return strings.HasPrefix(s.bind, unixPrefix) || err == nil && addr.IsLoopback()
 }
 
-// canonicalBind returns the same text for all binds that mean one address; empty for all addresses of the Pod. Envoy
-// refuses two listeners at one address. The error reports that the bind is neither an IP address nor a Unix socket that
-// Envoy may bind.
+// canonicalBind returns the same text for all binds that mean one address. The text is empty for a bind that means
+// all addresses of the Pod. Envoy refuses two listeners at one address. The error reports that the bind is neither an
+// IP address nor a Unix socket that Envoy may bind.
 func (r Router) canonicalBind(stated string) (string, error) {
 	if file, is := strings.CutPrefix(stated, unixPrefix); is {
 		return canonicalPath(file)

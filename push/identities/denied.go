@@ -16,7 +16,7 @@ import (
 // this is the only source of revocations. It is safe for concurrent use.
 type Denied struct {
 	snapshot func() *mirror.Snapshot
-	last     atomic.Pointer[denial] // result of the last call of now
+	last     atomic.Pointer[denial] // result of the last call of the method now
 }
 
 // denial holds the denied identities of one record.

@@ -1,5 +1,5 @@
-// Package identities finds facts about proven identities in the configuration: the workloads of an identity, whether it
-// is a machine's, denied, or of a deleted Pod, and the aliases of the trust domain.
+// Package identities finds facts about proven identities in the configuration: the workloads of an identity, whether
+// an identity is a machine's, is denied, or names a deleted Pod, and the aliases of the trust domain.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
 //

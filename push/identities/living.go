@@ -17,19 +17,19 @@ import (
 const young = time.Minute
 
 // Living refuses callers whose Pod or service account was deleted. These objects existed when the credential was
-// issued. The records contain all objects that existed at a later time. So an object without a record was deleted. All
-// function fields have to be set. Living is safe for concurrent use if they are.
+// issued. The records contain all objects that existed at a later time. So an object without a record was deleted.
+// All function fields have to be set. Living is safe for concurrent use if these functions are.
 type Living struct {
 	Snapshot func() *mirror.Snapshot        // returns the newest snapshot, or nil
 	Sound    func() bool                    // reports whether the snapshot is up to date, as far as this process knows
-	Read     func(cluster string) asof.Read // returns the time up to which a cluster (name as in origins) has been read
-	Cluster  string                         // name of the config cluster in callers
+	Read     func(cluster string) asof.Read // returns how far a cluster has been read; "" is the config cluster
+	Cluster  string                         // name of the config cluster, as Caller.Cluster has it
 }
 
-// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of the
-// same name. It returns nil if they exist, or if that is not known: without a snapshot, a sound one, the caller's
-// cluster, or the time of issue, or while the records are older than the credential. The error matches
-// attest.ErrIdentity.
+// Refused returns an error if the Pod or the service account of a caller was deleted, or replaced by another one of
+// the same name. It returns nil if both exist, and in each case in which this is not known. These cases are: no
+// snapshot, a snapshot that is not up to date, a caller without a cluster or a time of issue, and records that are
+// older than the credential. The error matches attest.ErrIdentity.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
 	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {

@@ -71,7 +71,7 @@ type Rendered [xds.NumTypes][]json.RawMessage
 // Resources holds resources by type, sorted by name within a type.
 type Resources [xds.NumTypes][]*xds.Resource
 
-// Of returns all resources of a set, which are shared and read-only.
+// Of returns all resources of a set. The resources are shared and read-only.
 func Of(set *manifest.Set) Resources {
 	var all Resources
 	for t := range xds.NumTypes {

@@ -128,8 +128,8 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 	return nil
 }
 
-// dumpEntry is one resource of a dump. Envoy's own dump states no status for an accepted resource. So a dump does not
-// either, because istioctl compares the two.
+// dumpEntry is one resource of a dump. For an accepted resource, the status is not set: Envoy's own dump does not
+// state it, and istioctl compares Envoy's dump with this one.
 type dumpEntry struct {
 	name, version string
 	body          *anypb.Any                  // nil: the proxy does not have the resource
@@ -197,7 +197,7 @@ func (st Stream) failures(t xds.Type) map[string]failure {
 	return all
 }
 
-// refusalText returns the error of a proxy, or a text that states that it is unknown.
+// refusalText returns the error of a proxy, or a text that states that the error is unknown.
 func refusalText(text string) string {
 	if text == "" {
 		return "what the proxy said is not known here"
@@ -215,8 +215,8 @@ func sortedNames(failures map[string]failure) []string {
 	return names
 }
 
-// failure encodes a failure. The failed configuration is the refused version if that is still the planned one.
-// Otherwise it is a resource that has only the name, because some sections have no other field for the name.
+// failure encodes a failure. The failed configuration is the resource of the failed version, if this version is still
+// planned. Otherwise it is a resource that has only the name, because some sections have no other field for the name.
 func (st Stream) failure(t xds.Type, name string, f failure) (*adminv3.UpdateFailureState, error) {
 	out := &adminv3.UpdateFailureState{Details: strings.Join(f.details, "; "), VersionInfo: f.version}
 	if !f.last.IsZero() {

@@ -34,7 +34,8 @@ const (
 )
 
 // Inputs returns the fields of a Spec as inputs, without empty fields. spec is a struct of push/build, a pointer to
-// one, or any other value. A Spec is the only argument of its builder, so the result has all inputs of the resource.
+// one, or any other value. A Spec is the only argument of the function that builds a resource, so the result has all
+// inputs of the resource.
 func Inputs(spec any) []Input {
 	var all []Input
 	v := reflect.ValueOf(spec)
@@ -138,8 +139,8 @@ func inputsOf(word string, parts []part) []Input {
 	return []Input{objects, passed}
 }
 
-// impliedByObject reports whether a value is not shown, because another field of the Spec has the object from which the
-// value is computed.
+// impliedByObject reports whether a value is left out, because another field of the Spec has the object from which
+// the value is computed.
 func impliedByObject(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB, *networkingv1.ConnectionPoolSettings:
@@ -236,9 +237,9 @@ func delegatesOf(r model.Record) (keys []model.Key) {
 const maxBlamed = 8
 
 // Blame returns the objects from which Specs were made, the likeliest cause of a refusal first: patches of
-// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If it contains hosts of
-// virtual hosts, only their Specs and the first Spec are examined. The mesh configuration is returned only if there is
-// no other object. The result has at most maxBlamed elements.
+// EnvoyFilters, then other configuration, then services. text is the error of the refusal. If the text contains hosts
+// of virtual hosts, only the Specs of these virtual hosts and the first Spec are examined. The mesh configuration is
+// returned only if there is no other object. The result has at most maxBlamed elements.
 func Blame(specs []any, text string) []model.Place {
 	if named := slices.DeleteFunc(slices.Clone(specs), func(spec any) bool { return !mentions(text, spec) }); len(named) > 0 {
 		specs = append(named, specs[0])
@@ -283,7 +284,7 @@ func mentions(text string, spec any) bool {
 	return host.IsValid() && host.Kind() == reflect.String && host.Len() > 0 && strings.Contains(text, host.String())
 }
 
-// collectObjects adds the objects below a value, with their ranks, to into.
+// collectObjects adds the objects below a value, with their ranks, to a map.
 func collectObjects(v reflect.Value, into map[model.Place]int) {
 	if !v.IsValid() || v.IsZero() {
 		return

@@ -15,9 +15,9 @@ type Explanation struct {
 	Message string `json:"message"` // Envoy's name of the type, such as envoy.config.cluster.v3.Cluster
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Specs   []Made `json:"specs"` // the parts of the resource, its own first
-	// Secret is the state of a Secret; nil for other resources. If it is set, Version and Specs are empty, and the
-	// proxy may lack the Secret.
+	Specs   []Made `json:"specs"` // the part for the resource itself, then those of its fragments
+	// Secret is the state of a Secret; nil for other resources. If Secret is set, Version and Specs are empty, and
+	// the proxy may lack the Secret.
 	Secret *Standing `json:"secret,omitempty"`
 }
 
@@ -32,8 +32,9 @@ type Made struct {
 // the resource does not exist, it returns nil.
 type Specs func(t xds.Type, name string) []any
 
-// Explain returns an explanation for each resource of a set with the given name, at most one for each type. The result
-// is empty, not nil, without such a resource. specs has to be the Specs of the set.
+// Explain returns an explanation for each resource of a set with the given name, at most one for each type. The
+// result is empty, not nil, without such a resource. The function specs must return the Specs of this set's
+// resources.
 func Explain(set *manifest.Set, name string, specs Specs) []Explanation {
 	all := []Explanation{}
 	for t := range xds.NumTypes {

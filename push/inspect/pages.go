@@ -28,8 +28,9 @@ type Stream struct {
 	Zone      string            // region/zone/sub-zone, as far as the node states it
 	Labels    map[string]string // labels in the node
 	Connected time.Time
-	// Behind is the time of the view's first change that the proxy has not acknowledged; zero: the proxy is up to date,
-	// or the view has not changed since it connected.
+	// Behind is the time of the first change of the view (the group of proxies with equal configuration) that the
+	// proxy has not acknowledged. Zero: the proxy is up to date, or the view has not changed since the proxy
+	// connected.
 	Behind   time.Time
 	Types    [xds.NumTypes]TypeStatus
 	Revision int64            // revision of the newest set of the view

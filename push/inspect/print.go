@@ -134,7 +134,8 @@ func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, 
 	return err
 }
 
-// message writes open and then one message, whose lines except the first are indented by indent.
+// message writes the text open, and then one message. All lines of the message except the first begin with the text
+// indent.
 func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflect.Message) (err error) {
 	p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], m.Interface())
 	if err != nil {

@@ -92,7 +92,7 @@ func Of(name, namespace, cluster string, labels map[string]string) Workload {
 	}
 }
 
-// labels adds the labels of w as the workload of a side, Source or Destination, to into.
+// labels adds to a map the labels that describe w as the workload of a side, Source or Destination.
 func (w Workload) labels(side string, into map[string]string) {
 	into[side+"_workload"], into[side+"_workload_namespace"] = w.Name, w.Namespace
 	into[side+"_canonical_service"], into[side+"_canonical_revision"] = w.Service, w.Revision

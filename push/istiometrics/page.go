@@ -34,7 +34,8 @@ type Page struct {
 	fewer               bool // the translation leaves labels out
 }
 
-// NewPage returns a Page that writes to to. own is the workload of the proxy whose page is translated.
+// NewPage returns a Page that writes the translation to another writer. own is the workload of the proxy whose page
+// is translated.
 func NewPage(to io.Writer, own Workload) *Page { return &Page{to: to, own: own} }
 
 // Write translates lines and writes them, except sums, which follow at the end of their metric. lines has to consist of

@@ -70,8 +70,8 @@ func (w Workload) istioLabels(metric string, counted []label) (out []label, fewe
 // internal is the set of labels of Envoy's counts that are not Istio's.
 var internal = map[string]bool{Peer: true, Services: true, Cluster: true, Without: true}
 
-// computed returns the labels of Istio that are computed from given, the labels of Envoy's count, and from the proxy's
-// own workload.
+// computed returns the labels of Istio that are computed from the labels of Envoy's count (given) and from the
+// proxy's own workload.
 func computed(metric string, given map[string]string, own Workload) map[string]string {
 	all := map[string]string{SourcePrincipal: "", DestinationPrincipal: "", "connection_security_policy": "", "request_protocol": "http"}
 	switch {

@@ -1,5 +1,5 @@
-// Package join admits proxies. It checks that the client's identity permits the proxy that its node claims to be, that
-// the names in the node exist, and that this replica's state is new enough for the client. Then it plans the view: the
+// Package join admits proxies. It makes three checks: the client's identity permits the proxy that the node claims to
+// be, the names in the node exist, and this replica's state is new enough for the client. Then it plans the view: the
 // configuration that all proxies with equal inputs share.
 //
 // Owns: the order of these steps, and the views until Proxy.Leave. Reads: the authenticated identity, the node, the
@@ -171,7 +171,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	} else if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "this replica lags behind: %v", err)
 	}
-	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // only a newer version may support a kind of records
+	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // a kind of records needs a newer Navarch
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
 	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)

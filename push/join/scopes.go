@@ -18,9 +18,9 @@ import (
 // networksFor is the time for which the names that were found in a snapshot are used.
 const networksFor = 10 * time.Second
 
-// Scopes checks the cluster, DNS domain and network in a proxy's node. Proxies with different names are planned
-// separately, so a name that a proxy invents must have no effect. The exported fields must be set. It is safe for
-// concurrent use.
+// Scopes checks the cluster, DNS domain and network in a proxy's node. Proxies with different clusters, domains or
+// networks are planned separately, so a value that a proxy invents must have no effect. The exported fields must be
+// set. It is safe for concurrent use.
 type Scopes struct {
 	Cluster  string                  // name of the config cluster (--cluster-id)
 	Domain   string                  // DNS suffix of services
@@ -34,15 +34,16 @@ type Scopes struct {
 	at       time.Time       // time at which the names were found
 }
 
-// accept checks the names in a node. It removes a network that the configuration does not have, and replaces another
-// DNS domain than the services'. It fails for an unknown cluster with a gRPC status that names the cluster; the client
-// tries again. A cluster is known if it is the config cluster, if the configuration has a service, endpoint or workload
-// of it, or if its keys verified the proxy's token.
+// accept checks the names in a node. It clears a network that the configuration does not have. It sets the DNS domain
+// to Domain if the node has a different one. For an unknown cluster it fails with the gRPC status Unavailable; the
+// client tries again. A cluster is known if it is the config cluster, if the configuration has a service, endpoint or
+// workload of it, or if its keys verified the proxy's token.
 //
 // The node's cluster must be that of the proxy's token, or of the token for which the proxy's certificate was issued.
-// Certificates of an older version or of another CA state no cluster. As in Istio, the clusters of one mesh trust each
-// other's identities. But Secrets belong to one cluster: if there are several clusters, a proxy whose credential does
-// not prove its cluster is marked by ClusterUnproved.
+// If the clusters differ, accept fails with PermissionDenied. Certificates from an older version of Navarch, or from
+// another CA, state no cluster. As in Istio, the clusters of one mesh trust each other's identities. But Secrets
+// belong to one cluster: if there are several clusters, a proxy whose credential does not prove its cluster is marked
+// by ClusterUnproved.
 func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxDebts is the number of debts of one stream from which its debts for evicted changes are removed. It equals the
-// largest number of changes that both lanes keep.
+// maxDebts is a number of debts of one stream. A stream with so many debts first removes its debts for evicted
+// changes when it adds another. It equals the largest number of changes that both lanes keep.
 const maxDebts = 2 * maxChanges
 
 // Debts holds the debts of one stream: the changes of which the stream was notified and which its client has not
@@ -15,12 +15,12 @@ const maxDebts = 2 * maxChanges
 type Debts struct {
 	mu    sync.Mutex // acquired before Ledger.mu, and held during calls of Ledger.Report's deliver
 	parts []*Part    // oldest first
-	since time.Time  // when the client was last up to date: time of the first debt, or of the last payment
+	since time.Time  // from then on the client is behind: the last payment, or the first debt after none
 	over  bool       // the stream has ended
 }
 
-// Owe adds a debt for p (Ledger.Debt). now is the time of the notification. Owe does nothing if p is nil or the stream
-// has ended (Leave).
+// Owe adds a debt for the Part p, which Ledger.Debt returned. now is the time of the notification. Owe does nothing
+// if p is nil or the stream has ended (Leave).
 func (d *Debts) Owe(p *Part, now time.Time) {
 	if p == nil {
 		return
@@ -49,10 +49,10 @@ func (d *Debts) Len() int {
 	return len(d.parts)
 }
 
-// Pay removes the n oldest debts, or all if there are fewer, because the client has received their changes at the time
-// now. Each change counts as refused by the client if refused returns true for the change's first revision, otherwise
-// as acknowledged. refused(since) reports whether the client refuses a version from the revision since or a later one.
-// Pay calls refused with the lock held, so refused must not call Debts.
+// Pay removes the n oldest debts, or all if there are fewer, because the client has received their changes at the
+// time now. Each change counts as refused by the client if refused returns true for the change's first revision,
+// otherwise as acknowledged. refused(since) reports whether the client refuses a version from the revision since or a
+// later one. Pay calls refused with the lock held, so refused must not call methods of d.
 func (d *Debts) Pay(n int, now time.Time, refused func(since int64) bool) {
 	if n == 0 {
 		return
@@ -85,8 +85,9 @@ func (d *Debts) Leave() {
 	d.parts, d.over = nil, true
 }
 
-// Owes reports whether there is a debt for a change that of selects. If so, since is the time when the client was last
-// up to date; otherwise since has no meaning. Owes calls of with the lock held.
+// Owes reports whether there is a debt for a change that the predicate selects. If so, since is the time from which
+// the client is behind: the time of the last payment, or of a first debt after there was none. Otherwise since has no
+// meaning. Owes calls the predicate with the lock held.
 func (d *Debts) Owes(of func(*Change) bool) (since time.Time, owes bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package ledger counts for each published plan the proxies whose configuration it changed, and when they acknowledged
-// it. The counts show when a change of the store was delivered, and whether acknowledgements are missing.
+// Package ledger counts for each published plan the proxies whose configuration the plan changed, and the times at
+// which these proxies acknowledged the change. The counts show when a change of the store was delivered, and whether
+// acknowledgements are missing.
 //
 // Owns: the newest changes of this replica, within bounds, and the counts of their acknowledgements.
 // Reads: nothing; the plan loop calls Begin and Seal, and streams call the methods of Debts.
@@ -48,7 +49,7 @@ func (l Lane) String() string {
 const (
 	maxChanges = 256
 	maxBytes   = 4 << 20 // estimated
-	maxObjects = 16      // listed of one namespace
+	maxObjects = 16      // listed objects of one namespace
 	maxSpaces  = 64      // namespaces with listed objects
 )
 

@@ -68,8 +68,8 @@ func (c *Change) paid(sees func(namespace string) bool) bool {
 	return c.left.Load() == 0 || c.sealed.Load() && c.counts(sees).Pending() == 0
 }
 
-// report returns the visible part of a change. visible is false if the caller, unless it sees all, may see no object
-// or view of the change.
+// report returns the visible part of a change. visible is false if the caller does not see everything (all), and may
+// see no object or view of the change.
 func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, visible bool) {
 	r = Report{Lane: c.lane, First: c.first, Last: c.last, Since: c.since, Counts: c.counts(sees)}
 	for _, o := range c.objects {
@@ -86,8 +86,8 @@ func (c *Change) report(sees func(namespace string) bool, all bool) (r Report, v
 	return r, all || len(r.Objects) > 0 || r.Views > 0
 }
 
-// Changes returns the recorded changes of both lanes, newest first. sees selects the visible namespaces. all states
-// that the caller sees everything; changes without visible objects or views are then included. The caller owns the
+// Changes returns the recorded changes of both lanes, newest first. sees selects the visible namespaces. If all is
+// true, the caller sees everything: changes without visible objects or views are then included. The caller owns the
 // result.
 func (l *Ledger) Changes(sees func(namespace string) bool, all bool) (out []Report) {
 	for _, c := range l.recorded() {
@@ -122,10 +122,10 @@ type Target struct {
 	Paid bool
 }
 
-// Find returns the Target of a wait for the delivery of a revision. If object is not nil, the Target is the newest
-// change up to the revision that contains an object for which object returns true. If object is nil, or no recorded
-// change contains such an object, the Target is all changes up to the revision. sees and all limit the counts as in
-// Changes.
+// Find returns the Target of a wait for the delivery of a revision. The predicate object selects objects. The Target
+// is the newest change up to the revision with a selected object. If the predicate is nil, or no recorded change has
+// a selected object, the Target is all changes up to the revision; its Counts and Changes then contain only changes
+// with the revision itself. sees and all limit the counts as in Changes.
 func (l *Ledger) Find(revision int64, object func(model.Key) bool, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
 	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}

@@ -23,10 +23,10 @@ type reports struct {
 	deliver func(Delivery)
 }
 
-// Report makes the ledger report each tenant's delivery of each change of configuration, once. The report is made when
-// the last client has acknowledged, refused or gone, or when the change is evicted. Tenants without affected proxies
-// are not reported. deliver may be called by any goroutine, with locks held: it must not block or call the ledger.
-// Report must be called before the first change.
+// Report makes the ledger report each tenant's delivery of each change of configuration, once. The report is made
+// when each client has acknowledged or refused the change or has gone, or when the change is evicted. Tenants without
+// affected proxies are not reported. deliver may be called by any goroutine, with locks held: it must not block or
+// call the ledger. Report must be called before the first change.
 func (l *Ledger) Report(tenant func(namespace string) string, deliver func(Delivery)) {
 	l.reports = &reports{tenant, deliver}
 }

@@ -88,8 +88,9 @@ func (t Took) plus(o Took) Took {
 	return sum
 }
 
-// until returns the time within which a share of `of` clients had acknowledged; false if fewer have, or if no client
-// is to acknowledge. The time is the end of a bucket, at most 41 % too long, or the exact longest time.
+// until returns the time within which a share of a number of clients had acknowledged. It returns false if fewer have
+// acknowledged, or if the number is 0. The time is the end of a bucket, at most 41 % too long, or the exact longest
+// time.
 func (t Took) until(share float64, of int) (time.Duration, bool) {
 	want := int(math.Ceil(share * float64(of)))
 	if want <= 0 || t.total() < want {

@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only claims its address,
-// so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine does not lose its
-// address to a WorkloadEntry or ServiceEntry. Otherwise an author in one namespace could remove the machines of
-// another.
+// Kubernetes may assign the address of a registered machine to a Pod or a Service. The machine only claims its
+// address, so it loses the address, and the leader deletes its entry (machines.Machine.Taken). A machine does not
+// lose its address to a WorkloadEntry or ServiceEntry. Otherwise an author in one namespace could remove the machines
+// of another namespace.
 
 // fromKubernetes reports whether Kubernetes has assigned the holder's address.
 func (h holder) fromKubernetes() bool {

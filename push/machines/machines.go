@@ -33,8 +33,9 @@ import (
 // These are minimum times between two reports. Of faster changes only the last one is reported.
 const (
 	HealthEvery = 5 * time.Second // between two reports of one machine's health
-	// ConnectionEvery is the time between two reports of one machine's connection. If half of the grace is shorter, it
-	// applies instead, so that a machine that returns within the grace is reported within it.
+	// ConnectionEvery is the time between two reports of one machine's connection. If half of Config.Grace is
+	// shorter, this half applies instead, so that the return of a machine within the grace is also reported within
+	// the grace.
 	ConnectionEvery = 5 * time.Second
 )
 
@@ -119,14 +120,14 @@ func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Con
 // These are the results of registrations for the metric.
 const (
 	registered  = "registered"
-	ofIdentity  = "identity" // the proven identity does not permit it
+	ofIdentity  = "identity" // the proven identity does not permit the registration
 	ofAddress   = "address"  // the address is unusable, or belongs to another object
 	ofGroup     = "group"    // the WorkloadGroup or WorkloadEntry does not exist, or no entry can be made of it
 	ofTheNumber = "number"   // the service account or the credential has too many machines
 )
 
-// refused returns the metric's result for an error. otherwise is the result of errors that are about neither the
-// identity nor the number of machines.
+// refused returns the metric's result for an error. The second parameter is the result of errors that are about
+// neither the identity nor the number of machines.
 func refused(err error, otherwise string) string {
 	switch status.Code(err) {
 	case codes.PermissionDenied:

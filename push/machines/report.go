@@ -244,8 +244,8 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// updateConnection updates the reported connection, or returns the time until it may change. It changes at most once in
-// the period every.
+// updateConnection updates the reported connection, or returns the time until it may change. The reported connection
+// changes at most once in each period of the last parameter.
 func (m *machine) updateConnection(now time.Time, over bool, every time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
 	if is == m.reported {

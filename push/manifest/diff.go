@@ -20,9 +20,9 @@ type Delta struct {
 // number of hash buckets that differ. The caller owns the result.
 func Diff(old, new Stack) []Delta { return Join(old, new, DiffLayer) }
 
-// Join returns the result of Diff. It compares the manifests of one layer by diffLayer: DiffLayer, or a cache of its
-// results. A cache is useful because many stacks have a layer in common. Join does not change the results of
-// diffLayer.
+// Join returns the result of Diff. It compares the manifests of one layer by the function diffLayer, which is
+// DiffLayer or a cache of DiffLayer's results. A cache is useful because many stacks have a layer in common. Join
+// does not change the results of diffLayer.
 func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Delta) {
 	var layers [NumLayers][]Delta
 	for i := range layers {
@@ -52,8 +52,8 @@ func Join(old, new Stack, diffLayer func(old, new *Manifest) []Delta) (all []Del
 	}
 }
 
-// with returns the result of Get for a name. has is the resource that a layer has for the name, or nil. It saves a
-// look-up in that layer.
+// with returns the result of Get for a name. The last parameter is the layer's resource for the name, or nil if it is
+// unknown. It saves a look-up in the layer.
 func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 	for above := NumLayers - 1; above > layer; above-- {
 		if r := s[above].Get(name); r != nil {
@@ -126,7 +126,7 @@ func same(a, b []*xds.Resource) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// diffBucket compares two sorted buckets, and appends the names that differ to all.
+// diffBucket compares two sorted buckets, and appends a Delta for each name that differs.
 func diffBucket(all []Delta, old, new []*xds.Resource) []Delta {
 	for len(old) > 0 || len(new) > 0 {
 		switch {

@@ -1,6 +1,6 @@
 // Package manifest contains the target set of resources of one view (the configuration that proxies with equal inputs
-// share). A Set has a Stack for each type of resources. A Stack has a Manifest for each layer of the view, of which
-// proxies share the lower ones.
+// share). A Set has a Stack for each type of resources. A Stack has a Manifest for each layer of the view. Proxies
+// share the manifests of lower layers.
 //
 // Owns: nothing; values are immutable. Reads: push/xds. Never: the snapshot of stored records, a stream.
 package manifest

@@ -40,7 +40,7 @@ func Pending(t xds.Type, name string) *xds.Resource {
 // hides reports whether a resource is a marker.
 func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pending }
 
-// Pending reports whether the uppermost layer with a name has a marker of Pending for it.
+// Pending reports whether the uppermost layer with a name has a marker that the function Pending made.
 func (s Stack) Pending(name string) bool {
 	r := s.top(NumLayers, name)
 	return r != nil && r.Version == pending
@@ -91,7 +91,7 @@ func (s Stack) All() iter.Seq[*xds.Resource] {
 	}
 }
 
-// hidden reports whether a layer above layer has a name.
+// hidden reports whether a layer above the given layer has a name.
 func (s Stack) hidden(layer int, name string) bool {
 	for above := layer + 1; above < NumLayers; above++ {
 		if s[above].Len() > 0 && s[above].Get(name) != nil {
@@ -106,7 +106,7 @@ type blend struct {
 	scope *Manifest
 	sum   Sum
 	order func() []*xds.Resource // the visible resources, sorted by name; computed at the first use
-	lower func() []*xds.Resource // the resources in order that the scope has; computed at the first use
+	lower func() []*xds.Resource // resources of order that come from the scope; computed at the first use
 }
 
 // shared returns the blend of the layers Scope and Variant. The last blend of each variant is cached.
@@ -127,8 +127,8 @@ func (s Stack) shared() blend {
 	return now
 }
 
-// visible returns a list without markers. of contains the manifests from which the list was made. If these have no
-// markers, the result is the list itself.
+// visible returns a list of resources without markers. The list was made from the given manifests. If these manifests
+// have no markers, the result is the list itself.
 func visible(all []*xds.Resource, of ...*Manifest) []*xds.Resource {
 	if slices.ContainsFunc(of, func(m *Manifest) bool { return m.Len() > 0 && m.sum().Names.Len != m.Len() }) {
 		return slices.DeleteFunc(slices.Clone(all), hides)

@@ -105,8 +105,8 @@ func addressText(a *corev3.Address) string {
 	return brief(a)
 }
 
-// assignmentFacts compares two assignments of a name. A nil old assignment means that it is new, a nil new one that it
-// is gone.
+// assignmentFacts compares two assignments of a name. If old is nil, the assignment is new. If new is nil, the
+// assignment is gone.
 func assignmentFacts(old, new *endpointv3.ClusterLoadAssignment) []Fact {
 	name := cmp.Or(new.GetClusterName(), old.GetClusterName())
 	f := Fact{Area: Endpoints, Subject: "cluster " + shortCluster(name)}
@@ -153,7 +153,8 @@ func followsEndpoints(a, b assignment, at place) bool {
 	return sum(a) == a.weights[at] && sum(b) == b.weights[at]
 }
 
-// endpointChange lists the endpoints that are new or gone, and counts those that changed.
+// endpointChange lists the endpoints that are new or gone. For each difference of other endpoints, it counts the
+// endpoints with this difference.
 func endpointChange(a, b assignment) (c change) {
 	var gone, added []string
 	changed := map[string]int{}

@@ -38,7 +38,7 @@ type chain struct {
 	route   string                       // name of the route configuration
 	inline  *routev3.RouteConfiguration
 	tcp     *tcpv3.TcpProxy // without its clusters
-	shares  rule            // of TCP: destinations alone
+	shares  rule            // the destinations of a TCP chain; the other fields are not set
 	filters []filter        // of connections, then of requests
 	index   map[string]int  // of filters, by name
 	taken   map[string]int  // the last number that put added to a name
@@ -165,7 +165,7 @@ func (c *chain) put(name string, f filter) {
 	c.filters = append(c.filters, f)
 }
 
-// unusedKey returns the key for a chain, with a number if another chain in has already has the key. The default chain
+// unusedKey returns a key that the map does not have: the given key, with a number if it is in use. The default chain
 // has the key "other connections".
 func unusedKey(key string, deflt bool, has map[string]chain) string {
 	if deflt {

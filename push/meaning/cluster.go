@@ -109,7 +109,7 @@ func hasFields(m proto.Message) bool {
 	return m.ProtoReflect().IsValid() && proto.Size(m) > 0
 }
 
-// limitsOf returns the limits of a cluster, and clears them.
+// limitsOf returns the limits of a cluster, and clears them in the cluster.
 func limitsOf(m *clusterv3.Cluster) (limits [4]string) {
 	of := &clusterv3.CircuitBreakers_Thresholds{}
 	for _, t := range m.GetCircuitBreakers().GetThresholds() {
@@ -154,7 +154,8 @@ func configOf(m *corev3.Metadata) string {
 	return name
 }
 
-// clusterFacts compares two clusters of a name. A nil old cluster means that it is new, a nil new one that it is gone.
+// clusterFacts compares two clusters of a name. If old is nil, the cluster is new. If new is nil, the cluster is
+// gone.
 func clusterFacts(old, new *clusterv3.Cluster) []Fact {
 	f := Fact{Area: Clusters, Subject: "cluster " + shortCluster(nameOf(old, new))}
 	switch {

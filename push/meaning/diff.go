@@ -118,7 +118,7 @@ func unpack(m protoreflect.Message) protoreflect.Message {
 	return inner.ProtoReflect()
 }
 
-// fieldsOf returns the fields that one of two messages of a type has, by number.
+// fieldsOf returns the fields that are set in at least one of two messages of one type, sorted by number.
 func fieldsOf(a, b protoreflect.Message) (all []protoreflect.FieldDescriptor) {
 	fields := a.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -167,7 +167,7 @@ func differences(old, new proto.Message) []string {
 // differ collects differences.
 type differ struct{ parts []string }
 
-// add adds a difference in the values of a field; equal texts mean that the difference was cut.
+// add adds a difference in the values of a field. Equal texts have lost their difference by clipping.
 func (d *differ) add(path, old, new string) {
 	if old == new { // clipped
 		d.parts = append(d.parts, path+" changes")
@@ -261,7 +261,7 @@ func (d *differ) maps(path string, fd protoreflect.FieldDescriptor, old, new pro
 	}
 }
 
-// element compares two elements of a map or a list.
+// element compares two elements of a map or a list. was and is report whether the old and the new element exist.
 func (d *differ) element(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.Value, was, is bool, depth int) {
 	switch {
 	case was && is && fd.Message() != nil:
@@ -385,7 +385,7 @@ func (d *differ) sets(path string, fd protoreflect.FieldDescriptor, old, new pro
 	}
 }
 
-// without returns the elements of l that other lacks, once for each extra occurrence.
+// without returns the elements of the first list that the second list lacks, once for each extra occurrence.
 func without(fd protoreflect.FieldDescriptor, l, other protoreflect.List, depth int) (rest []protoreflect.Value) {
 	counts := map[string]int{}
 	for _, sum := range (digester{}).elements(fd, other, depth) {

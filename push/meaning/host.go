@@ -11,8 +11,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// routeFacts compares two route configurations of a name. A nil old one means that it is new, a nil new one that it is
-// gone.
+// routeFacts compares two route configurations of a name. If old is nil, the route configuration is new. If new is
+// nil, it is gone.
 func routeFacts(old, new *routev3.RouteConfiguration) []Fact {
 	name := nameOf(old, new)
 	switch {
@@ -42,8 +42,8 @@ func hostsOf(rc *routev3.RouteConfiguration) map[string]*routev3.VirtualHost {
 	return all
 }
 
-// hostSubject names a virtual host in facts. It also names the route configuration, unless that is named by the port of
-// the host or by the host itself.
+// hostSubject returns the subject of facts about a virtual host. It includes the name of the route configuration,
+// unless that name is the port in the virtual host's name, or the whole name of the virtual host.
 func hostSubject(configuration, host string) string {
 	at := strings.LastIndexByte(host, ':')
 	if at >= 0 && (configuration == host[at+1:] || configuration == host) {
@@ -75,8 +75,8 @@ func routing(name string, area Area, old, new *routev3.RouteConfiguration) (all 
 	return all
 }
 
-// hostFacts compares two virtual hosts of one name. The facts have no area and no subject. A nil old host is new, a nil
-// new one is gone.
+// hostFacts compares two virtual hosts of one name. The facts have no area and no subject. If old is nil, the virtual
+// host is new. If new is nil, it is gone.
 func hostFacts(old, new *routev3.VirtualHost) (all []Fact) {
 	switch {
 	case old == nil:

@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// listenerFacts compares two listeners of a name. A nil old listener means that it is new, a nil new one that it is
+// listenerFacts compares two listeners of a name. If old is nil, the listener is new. If new is nil, the listener is
 // gone.
 func listenerFacts(old, new *listenerv3.Listener) []Fact {
 	name := nameOf(old, new)
@@ -187,8 +187,8 @@ func (g group) mode() string {
 	return disabled
 }
 
-// groupFacts compares the chains of a group by their matches. If moded is set, the mTLS mode differs. Then chains that
-// are new or gone follow from the mode, and are not reported.
+// groupFacts compares the chains of a group by their matches. If moded is set, the caller has reported a different
+// mTLS mode. New chains and missing chains follow from the mode then, and are not reported.
 func groupFacts(a, b group, moded bool, listener string, inbound bool) (all []Fact) {
 	area, subject := map[bool]Area{false: Listeners, true: Inbound}[inbound], b.subject
 	aspects := map[string][]string{} // the chains with one difference

@@ -76,7 +76,7 @@ func implies(a, b *routev3.RouteMatch) bool {
 		contains(a.GetDynamicMetadata(), b.GetDynamicMetadata())
 }
 
-// contains reports whether the list all contains each condition of some.
+// contains reports whether each condition of the second list is also in the first list.
 func contains[M proto.Message](all, some []M) bool {
 	return !slices.ContainsFunc(some, func(want M) bool {
 		return !slices.ContainsFunc(all, func(has M) bool { return proto.Equal(has, want) })
@@ -161,7 +161,8 @@ func headersDisjoint(x, y *routev3.HeaderMatcher) bool {
 	return false
 }
 
-// pathsDisjoint reports whether no path can satisfy both matches, if the first match is a path or a prefix.
+// pathsDisjoint reports whether no path can satisfy both matches. It decides three pairs: path and path, path and
+// prefix, prefix and prefix. It returns false for all other pairs, also for a prefix and a path in this order.
 func pathsDisjoint(a, b *routev3.RouteMatch) bool {
 	fold := func(s string) string { return s }
 	if insensitive(a) || insensitive(b) {

@@ -5,9 +5,9 @@
 // The comparison is a pure function of Envoy's decoded messages (View). A resource becomes a neutral model: a virtual
 // host is an ordered list of rules with destinations, a cluster is TLS, balancing, limits and ejection, an assignment
 // is counts of endpoints, a listener is filter chains with policies. Two models are compared field by field. Fields
-// outside of the model are compared by their paths in Envoy's API (diff.go), so that no difference is lost: there are
-// no facts only if the two configurations mean the same. Order is compared only where Envoy evaluates in order (rules,
-// filters). The order of two rules has no effect if no request can match both.
+// outside of the model are compared by their paths in Envoy's API (diff.go), so that no difference is lost: two
+// configurations without facts mean the same. Order is compared only where Envoy evaluates in order (rules, filters).
+// The order of two rules has no effect if no request can match both.
 //
 // # Codes
 //

@@ -22,7 +22,7 @@ type Count struct {
 	sum     uint64 // hash of the numbers of the views, which identifies sets of views
 }
 
-// add counts a view, unless it was counted last.
+// add counts a view, unless the previous call counted the same view.
 func (c *Count) add(number int, v View) {
 	if c.last == number {
 		return
@@ -70,8 +70,8 @@ type RiskLine struct {
 type Summary struct {
 	Facts []FactLine // sorted by area and subject
 	Risks []RiskLine // sorted by severity, the most severe first, then by code and subject
-	// MoreFacts and MoreRisks count the facts and risks beyond maxLines. One that several views have counts for each
-	// view.
+	// MoreFacts and MoreRisks count the facts and risks beyond maxLines. A fact or risk of several views counts once
+	// for each view.
 	MoreFacts, MoreRisks int
 	Views, Proxies       int // numbers of the views, and of their proxies
 }
@@ -102,7 +102,7 @@ type summing struct {
 	memo  *memo
 }
 
-// Over returns the facts and risks of several views, each once, and the risks of r. It compares pairs with equal
+// Over returns the facts and risks of several views, each once, and the risks of reach. It compares pairs with equal
 // versions once. It reads one view after the other, so the iterator may make each view on demand, and may stop early.
 // The caller owns the result.
 func Over(views iter.Seq[View], r Reach) Summary {
@@ -156,8 +156,8 @@ func (s *summing) addRisk(risk Risk, v View) *RiskLine {
 	return line
 }
 
-// Add inserts a risk that the caller decides at its place in Risks. c counts the views and proxies of the risk. Long
-// texts are cut. Add does not change MoreRisks, Views and Proxies.
+// Add inserts a risk, which the caller has found, into Risks. Risks stays sorted. c counts the views and proxies of
+// the risk. Long texts are cut. Add does not change MoreRisks, Views and Proxies.
 func (s *Summary) Add(r Risk, c Count) {
 	r.Subject, r.Text = clip(r.Subject), clip(r.Text)
 	line := RiskLine{Risk: r, Count: c}

@@ -116,7 +116,7 @@ type assessment struct {
 	View
 	*memo
 	risks         []Risk
-	before, after uses                                                            // by usesBefore and usesAfter
+	before, after uses                                                            // computed by usesBefore and usesAfter
 	serves        map[*routev3.RouteConfiguration]map[string]*routev3.VirtualHost // see virtualHosts
 }
 
@@ -274,7 +274,8 @@ func (a *assessment) usesAfter() uses {
 	return a.after
 }
 
-// special reports whether a cluster is one that every proxy has.
+// special reports whether a cluster is a built-in one, such as BlackHoleCluster, or an inbound cluster, or has no
+// name.
 func special(cluster string) bool {
 	return slices.Contains([]string{xds.BlackHole, xds.Passthrough, xds.InboundPassthrough, xds.AllowAnyDynamic, ""}, cluster) ||
 		strings.HasPrefix(cluster, "inbound|")

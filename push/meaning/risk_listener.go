@@ -69,7 +69,7 @@ func protocolOf(g group) string {
 	return "TCP"
 }
 
-// onlyIn returns the keys of a that b lacks, sorted.
+// onlyIn returns the keys of the first map that the second map lacks, sorted.
 func onlyIn(a, b map[string]chain) (keys []string) {
 	for _, key := range bothKeys(a, nil) {
 		if _, is := b[key]; !is {
@@ -177,7 +177,8 @@ func secretsOf(all []chain) (names []string) {
 	return names
 }
 
-// refusedSecrets assesses the Secrets that a resource names only after the change. It sorts new.
+// refusedSecrets assesses the Secrets that a resource names after the change, but not before. It sorts the list new
+// in place.
 func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
 	if a.Refused == nil {
 		return

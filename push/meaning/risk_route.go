@@ -188,7 +188,7 @@ func (a *assessment) winners(p hostPair) {
 	}
 }
 
-// served tells by protocol whether a change adds or removes host:port.
+// served reports, for each protocol, whether a change adds or removes a host:port.
 type served struct{ http, tcp int } // 1: added, -1: removed
 
 // assessHosts assesses the hosts that vanish, and the ports whose protocol changes.
@@ -238,7 +238,7 @@ func splitHost(at string) (host, port string) {
 	return at[:i], at[i+1:]
 }
 
-// cluster0 returns the cluster without a subset of a host's port, or nil.
+// cluster0 returns the cluster of a host's port that is for no subset; nil if the set lacks this cluster.
 func (a *assessment) cluster0(s Set, host, port string) *clusterv3.Cluster {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {

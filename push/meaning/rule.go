@@ -71,7 +71,7 @@ func ruleOf(m *routev3.Route) rule {
 	return r
 }
 
-// takeForward moves fields of the action that forwards requests to the model: it clears them in the action.
+// takeForward copies fields of a forwarding action into the model, and clears them in the action.
 func (r *rule) takeForward(a *routev3.RouteAction) {
 	r.takeShares(a)
 	r.timeout = defaultTimeout

@@ -122,8 +122,9 @@ func orNone(text string) string {
 func brief(m proto.Message) string { return Brief(m, maxValue) }
 
 // Brief returns a message, which is not nil, as a short text. Durations, numbers, booleans and percentages are written
-// as people write them. Other messages are JSON on one line, cut to most runes with "..." at the end; most is at least
-// 3. A message with a type that this build does not know becomes the name of its type.
+// as people write them. Other messages are JSON on one line. If the JSON has more runes than the parameter most,
+// which is at least 3, it is cut to this number of runes and ends with "...". A message with a type that this build
+// does not know becomes the name of its type.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:

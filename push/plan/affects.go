@@ -49,7 +49,7 @@ type effect struct {
 	name  string      // for tests and messages
 	types input.Types // the types of resources that are touched in these units
 	units func(*change, input.Types, mirror.Edit)
-	slow  []slowReason // the cases that the fast path cannot plan; nil: it can plan none of the cell (fast_path.go)
+	slow  []slowReason // cases that the fast path cannot plan; nil: it can plan no case of the cell (fast_path.go)
 }
 
 // change is the affected units of one step, while they are collected.
@@ -274,7 +274,7 @@ func ruledServices(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// namespaceViews marks the views of the record's namespace, or all views if that is the root namespace.
+// namespaceViews marks the views of the record's namespace; if this is the root namespace, it marks all views.
 func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
 		return

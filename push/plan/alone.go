@@ -42,7 +42,7 @@ func leadsAlike(was, now *model.VirtualService) bool {
 }
 
 // served reports whether a service or VirtualService of a snapshot has the host, or a wildcard that covers the host.
-// The record with the key except does not count.
+// The record whose key is the last argument does not count.
 func served(s *mirror.Snapshot, host string, except model.Key) bool {
 	names := append(slices.Collect(model.Wildcards(host)), host)
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService} {

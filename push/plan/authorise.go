@@ -47,7 +47,7 @@ func (l *Loop) authorise(now time.Time) {
 	l.open()
 }
 
-// queryRight queries the authoriser for the right of one identity. It waits while maxRightQueries others run.
+// queryRight queries the authoriser for the right of one identity. It waits while maxRightQueries other queries run.
 func (l *Loop) queryRight(who view.Identity) (access.Answer, error) {
 	l.rightQueries <- struct{}{}
 	defer func() { <-l.rightQueries }()

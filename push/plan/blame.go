@@ -50,7 +50,7 @@ func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 }
 
 // culprits compares a good snapshot with a bad one, with which the view of a node cannot be planned. It returns the
-// edits to leave out. all is false if the view still cannot be planned without these edits.
+// edits to leave out. The second result is false if the view cannot be planned even without these edits.
 func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []blame, all bool) {
 	type place struct {
 		kind      model.Kind

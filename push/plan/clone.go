@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Two scopes whose views only differ in the namespace have few differences. The hosts of some records differ: of
-// records that belong to one of the two namespaces, or name it (exportTo, sourceNamespace). The short names of hosts
-// differ too. So a new scope is cloned from an existing scope, its template. In the clone these records count as
+// Two scopes whose views only differ in the namespace have few differences. They differ in the hosts of records that
+// belong to one of the two namespaces, or name one of them (exportTo, sourceNamespace). They also differ in the short
+// names of hosts. So a new scope is cloned from an existing scope, its template. In the clone these records count as
 // edited, and the table of effects lists the units to plan again, as for any change. Clone and template share
 // everything else.
 

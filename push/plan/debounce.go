@@ -10,11 +10,11 @@ import "time"
 // edit that stands alone (standsAlone) is due at once, unless the last plan was less than `after` ago. No edit waits
 // longer than `most`.
 //
-// If planning all waiting edits is estimated to last longer than `longPlan`, they are due a pause after the last plan.
-// A longer pause would harm other namespaces: one loop plans for all of them, and one large plan of gathered edits
-// would delay their configuration by seconds. A shorter pause would harm the leader. When the leader lacks processor
-// time, an endless series of edits has gaps. A plan in each gap, with pushes to all proxies, would slow the leader
-// further.
+// If planning all waiting edits is estimated to last longer than `longPlan`, they are due when a pause has passed
+// since the last plan. A longer pause would harm other namespaces: one loop plans for all of them, and one large plan
+// of gathered edits would delay their configuration by seconds. A shorter pause would harm the leader. When the
+// leader lacks processor time, an endless series of edits has gaps. A plan in each gap, with pushes to all proxies,
+// would slow the leader further.
 //
 // The pause is three times the duration of the last plan, which leaves processors to other work. It is at most
 // `longPause`. Measured on two processors in a mesh that is edited without end: with a longPause of one second, proxies

@@ -13,9 +13,10 @@ import (
 )
 
 // A fork is a planner with the plan of another planner, for another goroutine. Both share all planned values: hosts,
-// entries, units, resources and manifests. These never change. Tables and scopes are copied. A fork is made in two
-// parts. The first part (freeze) runs in the goroutine of the planner, and copies all values that change in place. The
-// second part (fork) runs in any goroutine. It makes the proxies and views, which is most of the work.
+// entries, units, resources and manifests. These never change, except the versions of a host in variations, which
+// have a mutex (doc.go, Forks). Tables and scopes are copied. A fork is made in two parts. The first part (freeze)
+// runs in the goroutine of the planner, and copies all values that change in place. The second part (fork) runs in
+// any goroutine. It makes the proxies and views, which is most of the work.
 
 // frozen contains the plan of a planner at one moment. Its values are immutable, or belong to it alone.
 type frozen struct {
@@ -42,7 +43,7 @@ type frozenView struct {
 	handles []frozenHandle
 }
 
-// frozenHandle is one proxy. Only its Node may be read.
+// frozenHandle is one proxy. Of the fields of `of`, only Node may be read.
 type frozenHandle struct {
 	of      *Handle
 	names   bool
@@ -93,7 +94,7 @@ func (p *Planner) freeze() *frozen {
 	return f
 }
 
-// forkWhole returns a fork with the variants of the scope.
+// forkWhole returns a copy of the scope with its variants.
 func (s *scope) forkWhole() *scope {
 	next := s.fork(s.key)
 	for inputs, v := range s.variants {

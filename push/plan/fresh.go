@@ -17,7 +17,8 @@ func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
 
-// fresh plans a view from scratch with the given subscriptions to Secrets. If named, the set contains the name table.
+// fresh plans a view from scratch with the given subscriptions to Secrets. If named is true, the set contains the
+// name table.
 func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *manifest.Set {
 	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
 		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}

@@ -108,7 +108,8 @@ func (p *Planner) inherit(old *Planner) {
 	}
 }
 
-// refused returns why a proxy may never have a Secret of this name (secret.Refused). Both results are empty if it may.
+// refused returns why a proxy may never have a Secret of this name (secret.Refused). Both results are empty if the
+// proxy may have the Secret.
 func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	var subs *secret.Subscriptions
 	if id := h.planned.Load().identity; id != nil {

@@ -13,8 +13,8 @@ import (
 type intake struct {
 	room   *room
 	pace   pace
-	source *mirror.Snapshot // the newest of the source
-	last   *mirror.Snapshot // the newest that was returned to be planned
+	source *mirror.Snapshot // the newest snapshot of the source
+	last   *mirror.Snapshot // the newest snapshot that was returned to be planned
 }
 
 func newIntake(limit int) *intake {

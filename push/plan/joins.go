@@ -69,8 +69,8 @@ func (l *Loop) settle(ctx context.Context) error {
 }
 
 // Join plans a proxy's view at the newest snapshot that the source has published, and blocks until then. The caller
-// calls Leave of the returned Proxy. Until Leave, the loop's goroutine calls moved after each change of the proxy's
-// set. moved must not block (store/watchdog), may be nil, and may be called before Join returns.
+// calls Leave of the returned Proxy. Until Leave, the loop's goroutine calls the function moved after each change of
+// the proxy's set. The function must not block (store/watchdog), may be nil, and may be called before Join returns.
 //
 // The error is ErrNotReady without a complete snapshot. It is ErrUnplannable if planning the view panics and no record
 // is to blame. Otherwise it is the context's error, an error after a panic, or an error because the loop has ended.

@@ -49,7 +49,7 @@ func (l *Loop) inspect(f func()) {
 	})
 }
 
-// run runs f in the loop's goroutine and returns its error, the context's, or errEnded.
+// run runs f in the loop's goroutine. The error is that of f, that of the context, or errEnded.
 func (l *Loop) run(ctx context.Context, f func() error) (err error) {
 	done := make(chan struct{})
 	select {

@@ -44,7 +44,7 @@ type HostName struct {
 type HostOrigins struct {
 	Name       string
 	Service    *model.Service           // nil: no service that the proxies see has the host
-	Joined     []*model.Service         // further ServiceEntries with ports of the host
+	Joined     []*model.Service         // further ServiceEntries that add their ports to the host
 	Alias      *model.Service           // the ExternalName Service that makes the host an alias; nil: it is not an alias
 	Clusters   []any                    // the Specs of its clusters
 	Routed     []host.Routed            // its virtual hosts

@@ -179,7 +179,7 @@ func (p *Planner) Leave(h *Handle) {
 	p.unbind(h, h.planned.Load())
 }
 
-// bind adds a proxy to a view, which is planned if it is new.
+// bind adds a proxy to a view. A view without other proxies is planned first.
 func (p *Planner) bind(h *Handle, v view.View) {
 	pl := p.views[v]
 	if pl == nil {

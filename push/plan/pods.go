@@ -20,7 +20,7 @@ import (
 // pod identifies a Pod by namespace and name, in any cluster.
 type pod struct{ namespace, name string }
 
-// podIndex maps Pods to the proxies whose credential is bound to them.
+// podIndex maps each Pod to the proxies whose credential is bound to the Pod.
 type podIndex map[pod]map[*Handle]struct{}
 
 // podOf returns the Pod that a node's credential is bound to.
@@ -50,9 +50,9 @@ func (x podIndex) remove(h *Handle) {
 // configuration. A node without a network also gets the network of the Pod. Without a verified Pod, or without that Pod
 // in the configuration, the result equals the node.
 //
-// istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels that
-// the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These are a claim, so
-// withPod drops them.
+// istiod finds the Pod by the node's address and overrides the node's labels in the same way. It also adds labels
+// that the agent was started with (STATIC_LABELS; pilot/pkg/model/context.go, SetWorkloadLabels). These labels are an
+// unverified claim, so withPod drops them.
 func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	who := n.Verified
 	if who.Cluster = n.Cluster; who.Namespace != n.Namespace {
@@ -64,8 +64,8 @@ func withPod(s *mirror.Snapshot, n view.Node) view.Node {
 	return n
 }
 
-// withWorkload returns the node with labels and workload name of a Workload. A node without a network also gets its
-// network.
+// withWorkload returns the node with labels and workload name of a Workload. A node without a network also gets the
+// network of the Workload.
 func withWorkload(w *model.Workload, n view.Node) view.Node {
 	n.Labels, n.Workload = w.Spec.GetEndpoint().GetLabels(), w.Spec.GetEndpoint().GetWorkload()
 	n.Network = cmp.Or(n.Network, w.Spec.GetEndpoint().GetNetwork())
@@ -116,7 +116,8 @@ func boundProxies(c *change, _ input.Types, e mirror.Edit) {
 	c.pods[pod{e.Key().Namespace, e.Key().Name}] = true
 }
 
-// selectedPods marks the proxies that are bound to any Pod, if the record refers to Secrets before or after the edit.
+// selectedPods marks all proxies that are bound to a Pod, if the old or the new version of the record refers to
+// Secrets.
 func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for range access.AllReferences(r) {

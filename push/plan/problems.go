@@ -35,7 +35,7 @@ type problemSources struct {
 
 // query inspects one Spec or record for problems.
 type query struct {
-	blame model.Key // the object that problems are reported for, unless they name another one
+	blame model.Key // the object that problems are reported for; a problem may name another object
 	find  func() []error
 }
 

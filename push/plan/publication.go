@@ -66,7 +66,7 @@ func spanOf(c mirror.Change) span {
 	return span{c.New.Revision(), c.New.Revision(), c.Committed}
 }
 
-// add extends a span by another one.
+// add extends a span by another span.
 func (s *span) add(o span) {
 	switch {
 	case o.last == 0:

@@ -54,7 +54,8 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.replan = rp
 }
 
-// must panics with the text otherwise if a method is called out of order. The views of proxies would be undefined then.
+// must panics if a method is called out of order, since the views of proxies would be undefined afterwards. The last
+// parameter is part of the message.
 func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	if p.dropped {
 		inOrder, otherwise = false, "after Drop"
@@ -117,9 +118,9 @@ func (d *affected) reopens(s *scope) bool {
 	return s != nil && s.front.Touched(d.readers, d.services, d.ports, d.served)
 }
 
-// Step continues to plan a change until no work is left, or until over returns true. over is called after every piece
-// of work. The result is false if no work is left for Step; the caller then calls End. Step panics without a Begin and
-// after Drop.
+// Step continues to plan a change until no work is left, or until the function over returns true. Step calls this
+// function after every piece of work. The result is false if no work is left for Step; the caller then calls End.
+// Step panics without a Begin and after Drop.
 func (p *Planner) Step(over func() bool) (more bool) {
 	p.must("Step", p.replan != nil, "without a Begin")
 	return p.replan.advance(over)
@@ -211,7 +212,8 @@ func (rp *replan) copyOf(s *scope) *shadow {
 	return d
 }
 
-// again plans a scope and its variants from scratch, and shares their equal parts with the previous ones.
+// again plans a scope and its variants from scratch, and shares their equal parts with the previous scope and
+// variants.
 func (rp *replan) again(s *scope) {
 	d := rp.fresh(rp.p, s.key, rp.template(s.key))
 	rp.work(d, func() { d.layer.Succeed(s.layer, rp.in.Sharing, rp.pause) })
@@ -227,7 +229,7 @@ func (rp *replan) again(s *scope) {
 	}
 }
 
-// replay makes shadows follow a step of the fast path. Shadows that are planned follow it at once.
+// replay makes shadows follow a step of the fast path. Shadows that are planned completely follow the step at once.
 func (rp *replan) replay(u plannedStep, touched map[*scope]bool) {
 	for s := range touched {
 		if rp.heavy && !rp.fromScratch(s.key) {
@@ -256,7 +258,8 @@ func (p *Planner) Drop() {
 
 // End completes the change that Begin started, including the parts that Step has not planned yet, and publishes the
 // result. It returns each proxy whose set of resources changed or that got another view, once, with the path Slow.
-// Proxies of one view are adjacent, except for those with another view. End panics without a Begin and after Drop.
+// Proxies of one view are adjacent, except for proxies that got another view. End panics without a Begin and after
+// Drop.
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan

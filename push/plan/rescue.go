@@ -76,7 +76,8 @@ func hashOf(r model.Record) model.Hash {
 	return r.Meta().Hash
 }
 
-// exclude leaves records out of the newest snapshot and later ones, and logs and publishes them.
+// exclude leaves records out of the newest snapshot and of later ones. It logs the exclusions, and publishes them as
+// problems.
 func (l *Loop) exclude(found []blame) {
 	if len(found) == 0 {
 		return

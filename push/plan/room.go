@@ -18,9 +18,9 @@ import (
 // with other limits may have stored heavier records. Records that are planned and do not grow stay. Growing records are
 // left out, the largest record of the heaviest namespace first. At a start all records count as growing.
 //
-// Only heavy records are left out, from a fraction of the limit on (heavyPart). An honest mesh of any size has no such
-// records, so an overestimate of memory does not affect it. Policies and records in the root namespace are never left
-// out.
+// Only heavy records are left out, from a fraction of the limit on (heavyPart). An honest mesh of any size has no
+// such records, so an overestimate of memory does not affect such a mesh. Policies are never left out, and neither
+// are records in the root namespace.
 type room struct {
 	limit   int // KiB; 0 means no limit
 	sum     int // KiB, of all planned records
@@ -39,7 +39,7 @@ func newRoom(limit int) *room {
 }
 
 // admit returns the edits without the records for which there is no room. It adds edits of records that were left out
-// and for which there is room again. last is the planned snapshot, and now is the source's.
+// and for which there is room again. last is the planned snapshot, and now is the snapshot of the source.
 func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.Edit {
 	if r.limit == 0 {
 		return edits
@@ -92,8 +92,8 @@ func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirr
 	return growing
 }
 
-// put replaces a counted record by another one, and returns the weight of the new record in KiB. Either record may be
-// nil.
+// put replaces a counted record by another record, and returns the weight of the new record in KiB. Either record may
+// be nil.
 func (r *room) put(old, now model.Record) (kib int) {
 	var key model.Key
 	var was, is []model.Record
@@ -171,7 +171,7 @@ func (r *room) heaviest(growing []mirror.Edit) int {
 	return best
 }
 
-// exempt reports whether a record of any weight is planned.
+// exempt reports whether a record is planned whatever its weight is.
 func exempt(r model.Record, root string) bool {
 	_, policy := r.(*model.Policy)
 	return policy || r.Meta().Key.Namespace == root

@@ -35,11 +35,12 @@ type failure struct {
 	err   error
 }
 
-// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds the names in add and drops those
-// in drop. It blocks until the proxy's set contains the available Secrets, for at most one second or until ctx ends. It
-// may not be known by then whether the proxy has a right to a Secret, or the private key may not be decrypted. Such a
-// Secret is added to the set later, and the function moved that was given to Join is called then. If planning for this
-// identity has panicked a few seconds ago, nothing is changed, and Proxy.Err returns ErrUnplannable.
+// SubscribeSecrets changes the names of Secrets that the proxy subscribes to: it adds the names of the first list and
+// drops the names of the second. It blocks until the proxy's set contains the available Secrets, for at most one
+// second or until ctx ends. By then it may be unknown whether the proxy has a right to a Secret, or the private key
+// may not be decrypted yet. Such a Secret is added to the set later. Then the function moved is called that was
+// passed to Join. If planning for this identity has panicked a few seconds ago, nothing is changed, and Proxy.Err
+// returns ErrUnplannable.
 func (p *Proxy) SubscribeSecrets(ctx context.Context, add, drop []string) {
 	l := p.loop
 	patience, cancel := context.WithTimeout(ctx, subscribePatience)
@@ -105,7 +106,7 @@ func (l *Loop) openingFor(p *Proxy) (opening []<-chan struct{}) {
 // maxReported is the maximum number of log lines for one request of a proxy.
 const maxReported = 5
 
-// reportMissing logs which of the names the proxy is not sent, and why.
+// reportMissing logs the Secrets of the list that are not sent to the proxy, each with the reason.
 func (l *Loop) reportMissing(p *Proxy, names []string) {
 	reported := 0
 	for _, name := range names {

@@ -16,7 +16,7 @@ import (
 
 // stepwise plans shadows of scopes in pieces.
 type stepwise struct {
-	base    *input.Input // the shadows are planned with it, and follow the steps in since afterwards
+	base    *input.Input // the input with which shadows are planned before they follow the steps in since
 	shadows map[view.Scope]*shadow
 	since   []plannedStep // steps planned on the published scopes since base, in order
 
@@ -28,7 +28,7 @@ type stepwise struct {
 	yield func() bool // ends the turn; false if the coroutine has to end
 }
 
-// newStepwise returns a plan without shadows, with the steps that were planned since base.
+// newStepwise returns a plan without shadows, with the steps that were planned after the input.
 func newStepwise(in *input.Input, since []plannedStep) stepwise {
 	return stepwise{base: in, shadows: map[view.Scope]*shadow{}, since: since[:len(since):len(since)]}
 }
@@ -64,7 +64,8 @@ func (m *stepwise) start(plan func()) {
 	})
 }
 
-// advance plans until over returns true. over is called after every piece. The result is false if no work is left.
+// advance plans until the function over returns true. It calls this function after every piece. The result is false
+// if no work is left.
 func (m *stepwise) advance(over func() bool) (more bool) {
 	m.over = over
 	_, more = m.next()

@@ -24,8 +24,8 @@ func ActOf(was, is []model.Record) Act {
 	return Changed
 }
 
-// Refuses reports whether the validation webhook refuses an object because of p. These are errors, except for
-// problem.NotSupported (the field is valid) and problem.Internal.
+// Refuses reports whether the validation webhook refuses an object because of a problem. It refuses an object for
+// each problem of severity Error, except those with the code NotSupported (the field is valid) or Internal.
 func Refuses(p object.Problem) bool {
 	return p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal
 }

@@ -103,7 +103,7 @@ func inlineRoutes(set *manifest.Set, l *listenerv3.Listener) error {
 					return err
 				}
 				if rc = found; rc == nil {
-					continue // Envoy would wait for it
+					continue // Envoy would wait for the route configuration
 				}
 			}
 			if rc != nil {

@@ -20,9 +20,10 @@ type Sees func(namespace string) bool
 // of reports whether the caller may see a namespace.
 func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 
-// Of applies a change to a copy of the plan and returns the differences for visible proxies. Visible are the namespaces
-// that sees permits. c must begin at the snapshot of base.Resolver.Source. Of changes base, which must not be used
-// again. Plan.Objects is empty. Errors: ctx ended, in which case a returned Plan is incomplete, or planning panicked.
+// Of applies a change to a copy of the plan and returns the differences for visible proxies. Visible are the
+// namespaces that sees permits. c must begin at the snapshot of base.Resolver.Source. Of changes base, which must not
+// be used again. Plan.Objects is empty. Errors: ctx ended, or planning panicked. A Plan that is returned with an
+// error is incomplete.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
 	before, found, views := base.Planner.Handles(), problemsOf(base, sees), map[view.View]bool{}
 	for h := range before {

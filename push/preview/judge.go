@@ -147,7 +147,7 @@ func exists(s *mirror.Snapshot, name string) bool {
 	return false
 }
 
-// group represents several views by one of them. They differ only in parts that the change does not affect.
+// group represents several views by one of them. These views differ only in parts that the change does not affect.
 type group struct {
 	*View
 	proxies int

@@ -13,8 +13,8 @@ import (
 )
 
 // patchRisks returns the risks of the visible EnvoyFilters in a change: patches that change no resource of any proxy,
-// and patches whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap are excepted from the first,
-// because agents apply them.
+// and patches whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap are never reported as
+// patches without effect, because agents apply them.
 func patchRisks(planned *plan.Planner, c mirror.Change, sees Sees) (all []meaning.Risk) {
 	filters := map[model.Key]bool{}
 	for _, e := range c.Edits {

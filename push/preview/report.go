@@ -22,7 +22,7 @@ type Report struct {
 	Revision int64      `json:"revision"` // revision of the snapshot that the change is applied to; merged: the lowest
 	Objects  []Reported `json:"objects"`  // the objects of the change
 	Proxies  int        `json:"proxies"`  // number of all visible proxies, affected or not
-	Views    int        `json:"views"`    // number of their views, affected or not
+	Views    int        `json:"views"`    // number of views of these proxies, affected or not
 	Affected []Group    `json:"affected"` // those with the most proxies first
 	Risks    []Risk     `json:"risks"`
 	Facts    []Fact     `json:"facts"`
@@ -211,9 +211,9 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 	return proxies, len(r.Affected), bytes
 }
 
-// Merge returns the merged report of several replicas, each of which has other proxies. all must not be empty. Objects
-// are those of the first report. Counts of equal risks, facts and groups are added. It does not change the reports, and
-// shares slices with them.
+// Merge returns the merged report of several replicas, which have different proxies. all must not be empty. Objects
+// are those of the first report. Counts of equal risks, facts and groups are added. It does not change the reports,
+// and shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
 	sum.Affected, sum.Partial = nil, nil

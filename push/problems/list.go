@@ -29,7 +29,7 @@ type list struct {
 
 // entryJSON is the encoding of a model.Problem.
 type entryJSON struct {
-	Record   string           `json:"record"` // its path below records/
+	Record   string           `json:"record"` // path of the record below records/
 	Field    string           `json:"field,omitempty"`
 	Code     problem.Code     `json:"code"`
 	Analyzer problem.Analyzer `json:"analyzer,omitempty"`

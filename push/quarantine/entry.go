@@ -19,7 +19,7 @@ type entry struct {
 	ended     Decision // reason for which the last withholding from a version of Envoy ended
 	last      Withheld // description of the entry before that end
 
-	charged map[Reporter]Credential // maps an identity to the credential of its first refusal, if that is not zero
+	charged map[Reporter]Credential // maps an identity to the credential of its first refusal, if not zero
 }
 
 // ends records the reason for which a withholding is about to end.
@@ -98,12 +98,12 @@ func (e *entry) listing() Withheld {
 // group is the state of a version among the proxies with one version of Envoy.
 type group struct {
 	envoy       string
-	reporters   []Reporter // reporters that refused it since its last release
+	reporters   []Reporter // reporters that refused the version since its last release
 	accepted    []Reporter // reporters that acknowledged a retry since the last refusal, without sufficing alone
 	first, last time.Time  // times of the first and last refusal
 	released    time.Time  // refusals up to this time do not count; zero: never released
 	withheld    bool
-	doubted     bool // a quorum has refused it after its release
+	doubted     bool // a quorum has refused the version after a release
 
 	retries int        // number of failed retries
 	base    time.Time  // time of the last failed retry, or of the withholding

@@ -7,10 +7,10 @@
 // time, until one of them acknowledges it, or until a quorum with that other Envoy refuses it.
 //
 // On each replica, a withheld version is retried on one proxy at a time. The first retry is due after Settings.Pause,
-// and the pause doubles after each failed retry. A refused retry prolongs the withholding. A retry that ends without an
-// answer, perhaps because the proxy crashed, only delays the next retry. Each identity prolongs the withholding by its
-// retries and its first refusal. Its other refusals have no effect. A version without a refusal for Settings.Keep is
-// released and forgotten.
+// and the pause doubles after each failed retry. A refused retry prolongs the withholding. A retry that ends without
+// an answer, perhaps because the proxy crashed, only delays the next retry. The first refusal of each identity and
+// its refused retries prolong the withholding. Other refusals of the identity have no effect. A version without a
+// refusal for Settings.Keep is released and forgotten.
 //
 // In general, one acknowledgement of a retry releases the version. A quorum of acknowledgements is needed in two cases,
 // because one identity must not decide alone against others that refuse. In the first case, the identity has refused
@@ -23,8 +23,8 @@
 // a version that only the proxies of one service account refuse is withheld only from them. A withholding from all
 // proxies of the view takes precedence.
 //
-// Replicas exchange Reports, and each decides by the same rules. Only for a withholding from one identity alone, each
-// replica uses the answers of its own proxies only.
+// Replicas exchange Reports, and each decides by the same rules. For a withholding from the proxies of one identity,
+// however, each replica uses only the answers of its own proxies.
 //
 // Owns: the refusals, the withheld versions, the retries in progress. Reads: push/xds. Never: a stream, etcd.
 //
@@ -261,8 +261,8 @@ func (q *Quarantine) Suits(k Key, envoy string, by Reporter) int {
 	return q.state.Suits(k, envoy, by)
 }
 
-// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due any more; the
-// version must not be sent then.
+// Begin records that a version is sent on a stream as a retry. It returns false if the retry is not due any more, the
+// reporter is not suitable (Suits), or a bound is reached. Then the version must not be sent.
 func (q *Quarantine) Begin(k Key, envoy string, by Reporter, stream uint64) (begun bool) {
 	now := q.cfg.Now()
 	q.change(now, func() { begun = q.state.Begin(now, k, envoy, by, stream) })
@@ -294,15 +294,16 @@ func (q *Quarantine) Withheld() []Withheld {
 	return q.state.Withheld()
 }
 
-// Resumed returns the versions that were released since the last call, at most 4096. They must be sent to the proxies
-// that lack them, so it should have one caller only.
+// Resumed returns the versions that were released since the last call, at most 4096. The caller must send these
+// versions to the proxies that lack them. Therefore only one caller should use Resumed.
 func (q *Quarantine) Resumed() []Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.state.Resumed()
 }
 
-// change calls do, which changes the state, with the lock held, and then reports the resulting decisions.
+// change calls the function do with the lock held, and then reports the decisions that result. The function changes
+// the state.
 func (q *Quarantine) change(now time.Time, do func()) {
 	q.mu.Lock()
 	do()

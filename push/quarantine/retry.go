@@ -26,8 +26,9 @@ func (s *State) Due(now time.Time, k Key, envoy string) bool {
 	return e != nil && !s.fromAll(k, envoy) && e.isDue(now, envoy)
 }
 
-// isDue reports whether a retry on a proxy with a version of Envoy is due. For a version of Envoy without reports it is
-// due at once. Otherwise it is due after the pause, unless another retry is in progress.
+// isDue reports whether a retry on a proxy with a version of Envoy is due. For a version of Envoy without reports a
+// retry is due at once. For a version of Envoy to which the version was released, no retry is due. Otherwise a retry
+// is due after the pause, unless another retry is in progress.
 func (e *entry) isDue(now time.Time, envoy string) bool {
 	if !e.withheld() {
 		return false

@@ -28,8 +28,9 @@ const (
 const (
 	maxVersions   = 8192 // versions of resources
 	maxOfReporter = 256  // versions that one identity has refused, and versions withheld from its proxies alone
-	// maxOfShare bounds the versions that one credential was its identity's first to refuse. The same number applies to
-	// versions that are withheld from its identity alone.
+	// maxOfShare is the maximum number of versions for which one credential has made the first refusal of its
+	// identity. In state about the proxies of one identity alone, it is the maximum number of versions that one
+	// credential has refused.
 	maxOfShare   = 64
 	maxEnvoys    = 8    // versions of Envoy of one version of a resource
 	maxOfEnvoys  = 2    // versions of Envoy for which one identity has refused a version
@@ -65,10 +66,10 @@ type State struct {
 	set        Settings
 	entries    map[Key]*entry
 	refused    map[Reporter]int    // number of entries that a reporter has refused
-	shares     map[Credential]int  // number of entries of which a credential was the first of its identity
+	shares     map[Credential]int  // number of entries that a credential was the first of its identity to refuse
 	own        map[string]int      // number of entries about the proxies of each identity alone
 	active     int                 // number of entries whose withholding was reported
-	views      map[string][]*entry // these entries by view
+	views      map[string][]*entry // entries whose withholding was reported, by view
 	flights    map[*group]bool     // groups with a retry in progress
 	touched    map[*entry]bool     // entries that changed since the last Decided
 	unanswered int                 // retries without an answer since the last Decided
@@ -228,7 +229,8 @@ func (s *State) refuse(e *entry, g *group, r Report) {
 	}
 }
 
-// accept processes an acknowledgement, and releases the version if that suffices (see the package's comment).
+// accept processes an acknowledgement, and releases the version if the acknowledgements suffice (see the package's
+// comment).
 func (s *State) accept(e *entry, g *group, r Report) {
 	if !r.At.After(g.last) || g.free() {
 		return

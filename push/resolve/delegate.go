@@ -91,8 +91,8 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	return nil
 }
 
-// exported reports whether exportTo contains the namespace to, or means all namespaces: it is empty or contains "*".
-// The normaliser has replaced "." by the namespace.
+// exported reports whether an object with this exportTo is visible in a namespace: exportTo contains the namespace or
+// "*", or is empty. The normaliser has replaced "." by the namespace.
 func exported(exportTo []string, to string) bool {
 	return len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
 }
@@ -137,8 +137,8 @@ func mostMerged(root, leaf *networkingv1.HTTPRoute) int {
 	return proto.Size(root) + proto.Size(leaf) + 100 + len(leaf.GetMatch())*matches(root) + len(root.GetMatch())*matches(leaf)
 }
 
-// inherit returns a delegate's route with its unset fields set from the route that delegates to it. The result shares
-// field values with both routes, which are immutable.
+// inherit returns a delegate's route whose unset fields are set from the route that delegates to it. The result
+// shares field values with both routes, which are immutable.
 func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 	out := &networkingv1.HTTPRoute{}
 	fill(out, leaf)
@@ -148,7 +148,7 @@ func inherit(root, leaf *networkingv1.HTTPRoute) *networkingv1.HTTPRoute {
 }
 
 // fill sets the unset fields of a message to those of another message of the same type, without copying the values.
-// Fields in but are not set.
+// Fields whose names are in the last argument stay unset.
 func fill(out, from proto.Message, but ...protoreflect.Name) {
 	to := out.ProtoReflect()
 	from.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -17,8 +17,8 @@ type set struct {
 	name      string
 	labels    map[string]string // at least one label if there is no name
 	prefix    string
-	ofCluster bool   // the set has only records of cluster
-	cluster   string // name as in origins
+	ofCluster bool   // the set has only records of the named cluster
+	cluster   string // name of the cluster; empty: the config cluster
 }
 
 // setKey is the key of sets in the index: the name, or the first of the labels.

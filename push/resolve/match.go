@@ -9,9 +9,9 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// mergeMatches combines each match of a delegate's route (leaves) with each match of the delegating route (roots) that
-// it does not contradict. contradicts is the index of the first match in leaves that contradicts all of roots, so that
-// the route must be left out; -1: no such match.
+// mergeMatches combines each match of a delegate's route (leaves) with each match of the delegating route (roots)
+// that the delegate's match does not contradict. contradicts is the index of the first match in leaves that
+// contradicts all of roots, so that the route must be left out; -1: no such match.
 func mergeMatches(roots, leaves []*networkingv1.HTTPMatchRequest) (out []*networkingv1.HTTPMatchRequest, contradicts int) {
 	if len(roots) == 0 {
 		return leaves, -1
@@ -59,8 +59,8 @@ func union[V any](root, leaf map[string]V) map[string]V {
 	return all
 }
 
-// conflict reports whether a delegate's match contradicts the root's match: it may match requests that the root's match
-// does not.
+// conflict reports whether a delegate's match contradicts the root's match: the delegate's match may match requests
+// that the root's match does not.
 func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 	return outside(root.GetUri(), leaf.GetUri()) || outside(root.GetScheme(), leaf.GetScheme()) ||
 		outside(root.GetMethod(), leaf.GetMethod()) || outside(root.GetAuthority(), leaf.GetAuthority()) ||
@@ -74,7 +74,8 @@ func conflict(root, leaf *networkingv1.HTTPMatchRequest) bool {
 		otherGateways(root.GetGateways(), leaf.GetGateways())
 }
 
-// anyOutside reports whether outside holds for the matches of some name in leaves.
+// anyOutside reports whether leaves has a match that the root's match of the same name does not cover (outside).
+// Names that are not in roots do not count.
 func anyOutside(roots, leaves map[string]*networkingv1.StringMatch) bool {
 	for name, leaf := range leaves {
 		if outside(roots[name], leaf) {
@@ -84,7 +85,7 @@ func anyOutside(roots, leaves map[string]*networkingv1.StringMatch) bool {
 	return false
 }
 
-// contradictoryLabels reports whether the two have different values for some label.
+// contradictoryLabels reports whether root and leaf have different values for some label.
 func contradictoryLabels(root, leaf map[string]string) bool {
 	for name, value := range leaf {
 		if has, ok := root[name]; ok && has != value {
@@ -94,13 +95,14 @@ func contradictoryLabels(root, leaf map[string]string) bool {
 	return false
 }
 
-// otherGateways reports whether the leaf names a gateway that a non-empty list of the root does not.
+// otherGateways reports whether leaf has a gateway that is missing from root. It returns false if root is empty.
 func otherGateways(root, leaf []string) bool {
 	return len(root) > 0 && slices.ContainsFunc(leaf, func(g string) bool { return !slices.Contains(root, g) })
 }
 
 // outside reports whether a delegate's string match is not covered by the root's. Regular expressions neither cover a
-// match nor are covered by one. As in istiod, the same holds for a match that only requires presence.
+// match nor are covered by one. As in istiod, the same holds for a match that only requires presence. If root or leaf
+// is nil, the result is false.
 func outside(root, leaf *networkingv1.StringMatch) bool {
 	if root == nil || leaf == nil {
 		return false

@@ -34,7 +34,8 @@ type Resolver struct {
 	drift    int // number of edits since resolved was derived from source
 }
 
-// New returns a Resolver at the empty snapshot. It recovers from panics and reports them to crashes; nil: to a new log.
+// New returns a Resolver at the empty snapshot. The Resolver recovers from panics and reports them to the log
+// crashes; nil: to a new log.
 func New(crashes *crash.Log) *Resolver {
 	if crashes == nil {
 		crashes = crash.New(nil)

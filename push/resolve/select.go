@@ -23,8 +23,9 @@ import (
 // Kubernetes names contain no colon, and no record of the normaliser has the prefix.
 const endpointsPrefix = "workloads:"
 
-// EndpointsKey returns the key of the record of Endpoints for the selector of a Service or ServiceEntry. of is the key
-// of the Service or ServiceEntry. A resolved snapshot contains the record only if ready workloads are selected.
+// EndpointsKey returns the key of the record of Endpoints for the selector of a Service or ServiceEntry. The argument
+// is the key of the Service or ServiceEntry. A resolved snapshot contains the record only if ready workloads are
+// selected.
 func EndpointsKey(of model.Key) model.Key {
 	name := endpointsPrefix + of.Kind.String() + ":" + of.Name
 	return model.Key{Kind: model.KindEndpoints, Namespace: of.Namespace, Name: name, Origin: of.Origin}
@@ -79,11 +80,11 @@ func selectEndpoints(s *mirror.Snapshot, r model.Record) *unit {
 	return u
 }
 
-// leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution; "" if it can. A
-// workload without an address but with a network is reached through the gateways of its network. A name or a Unix
-// socket as the address is permitted only for hosts that are resolved by DNS, and for WorkloadEntries of the config
-// cluster. As in istiod, WorkloadEntries of other clusters need an IP address (pilot/pkg/serviceregistry/serviceentry,
-// workloadEntryHandler).
+// leftOut returns the reason why a workload cannot be an endpoint of a host with the given resolution; "" if it can.
+// A workload without an address but with a network is reached through the gateways of its network. A name or a Unix
+// socket as the address is permitted only if the host is resolved by DNS, and the WorkloadEntry is in the config
+// cluster. As in istiod, WorkloadEntries of other clusters need an IP address
+// (pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler).
 func leftOut(w *model.Workload, resolution model.Resolution) string {
 	e := w.Spec.GetEndpoint()
 	switch {

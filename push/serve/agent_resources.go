@@ -14,16 +14,17 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request it on the
-// stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one resource of
-// the type. The server pushes the resource when it changes (Server.AgentResourceChanged). delta.State processes an
-// AgentType as a dynamic type.
+// AgentType is a resource type for the agents beside Envoy, in addition to Envoy's types. Agents request such a type
+// on the stream that they forward for Envoy, and do not forward the response to Envoy. A client has at most one
+// resource of the type. The server pushes the resource when it changes (Server.AgentResourceChanged). delta.State
+// processes an AgentType as a dynamic type.
 type AgentType struct {
 	// TypeURL is the requested type. It must not be one of xds.Type.
 	TypeURL string
-	// Resource returns the client's resource, or nil if the client has no resource of the type. It is called before
-	// each response of a subscribed stream, by any goroutine, within the stream's turn to send. So it must return in
-	// constant time. For equal content it should return the same pointer, so that streams share the bytes.
+	// Resource returns the client's resource, or nil if the client has no resource of the type. Resource is called
+	// before each response of a subscribed stream, by any goroutine. The call occupies the stream's turn to send, so
+	// Resource must return in constant time. For equal content it should return the same pointer, so that streams
+	// share the bytes.
 	Resource func(Client, Proxy) *AgentResource
 }
 
@@ -38,8 +39,9 @@ type AgentResource struct {
 // agentMarshal makes equal messages equal bytes.
 var agentMarshal = proto.MarshalOptions{Deterministic: true}
 
-// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type. It does not keep
-// the message. It fails if the name is not UTF-8, or if the message does not marshal.
+// EncodeAgentResource encodes a message as a resource with a name, in an Any of the message's type.
+// EncodeAgentResource does not keep the message. It fails if the name is not UTF-8, or if the message does not
+// marshal.
 func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	body := &anypb.Any{}
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
@@ -58,7 +60,8 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource returns the resource of a manifest that has at most one; nil for a nil or empty manifest.
+// PlannedAgentResource returns the resource of a manifest that has at most one resource. It returns nil for a nil or
+// empty manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -79,9 +82,9 @@ func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor notifies the server as AgentResourceChanged does, for the streams for which of returns true.
-// of is called once for each joined stream; listens reports whether the stream has subscribed to the type. A stream
-// that subscribes during the call requests a turn in any case.
+// AgentResourceChangedFor notifies the server as AgentResourceChanged does, but only for the streams that the
+// predicate selects. The predicate is called once for each joined stream; its argument listens reports whether the
+// stream has subscribed to the type. A stream that subscribes during the call requests a turn in any case.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
@@ -114,8 +117,8 @@ func (st *stream) listens(i int) bool {
 	return !st.ended()
 }
 
-// offers holds a client's resources of agent types at one moment. They are collected before the stream's lock is
-// acquired, because collecting them calls other packages.
+// offers holds a client's resources of agent types at one moment. The offers are collected before the stream's lock
+// is acquired, because this calls functions of other packages.
 type offers struct {
 	asked     uint32                           // a bit for each type to which the client had subscribed
 	resources [delta.MaxDynamic]*AgentResource // collected only for the types in asked; nil: no resource
@@ -132,7 +135,8 @@ func (st *stream) offersNow() (all offers) {
 	return all
 }
 
-// offer passes the resources of the types in all.asked to the state. The caller holds the lock.
+// offer passes the offered resources to the state, for each type to which the client had subscribed. The caller holds
+// the lock.
 func (x *exchange) offer(all *offers) {
 	for i := range all.resources {
 		if all.asked&(1<<i) == 0 {
@@ -177,8 +181,8 @@ func (x *exchange) lateAgentType(now time.Time, limits limits) string {
 	return ""
 }
 
-// waitingSince returns a pointer to the time, in Unix nanoseconds, since which the oldest response of a type waits for
-// its ACK. The caller holds the lock.
+// waitingSince returns a pointer to the start of the wait for the oldest response of a type to be acknowledged, in
+// Unix nanoseconds. The caller holds the lock.
 func (x *exchange) waitingSince(t xds.Type) *int64 {
 	i, is := agentType(t)
 	if !is {
@@ -193,9 +197,9 @@ func (x *exchange) waitingSince(t xds.Type) *int64 {
 // AgentSubscriptionInfo describes one agent type of one stream, for debugging.
 type AgentSubscriptionInfo struct {
 	TypeURL  string
-	Version  string // version that the client has, if it accepts the responses in flight; empty: it has no resource
+	Version  string // version that the client has if it accepts the responses in flight; empty: no resource
 	Refused  string // version that the client refused and is not sent again; empty: no such version
-	InFlight bool   // a response is not acknowledged
+	InFlight bool   // a response is not acknowledged yet
 }
 
 // agentSubscriptionInfo describes the agent types to which the client has subscribed. The caller holds the lock.

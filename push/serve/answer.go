@@ -30,10 +30,10 @@ import (
 type Answer struct {
 	// TypeURL is the requested type. It must not be that of an xds.Type or an AgentType.
 	TypeURL string
-	// Resources returns the resources for the names in a request, at most 16. The goroutine that reads the stream calls
-	// it, and it may take long. It is called for any number of streams concurrently, so it must bound its concurrent
-	// work. The error must be a gRPC status: a tool's stream ends with this status; a proxy's stream continues, and
-	// gets a response without resources.
+	// Resources returns the resources for the names in a request, at most 16. The goroutine that reads the stream
+	// calls Resources and waits for the result; the call may take long. Resources is called for any number of streams
+	// concurrently, so it must bound its concurrent work. The error must be a gRPC status: a tool's stream ends with
+	// this status; a proxy's stream continues, and gets a response without resources.
 	Resources func(ctx context.Context, c Client, names []string) ([]*discoveryv3.Resource, error)
 }
 
@@ -42,8 +42,8 @@ const (
 	maxAnswers   = 2   // answers that may wait on a proxy's stream; further requests get no response
 	maxQuestion  = 16  // names in one request
 	maxQueryName = 512 // bytes of a name
-	// maxUnread times Config.WriteTimeout is the time in which a client must read an answer. Answers may be large, and
-	// connections of tools may be slow.
+	// maxUnread is the time in which a client must read an answer, in units of Config.WriteTimeout. Answers may be
+	// large, and connections of tools may be slow.
 	maxUnread = 4
 )
 
@@ -56,8 +56,8 @@ type answer struct {
 	ended   atomic.Bool
 }
 
-// over stops the timeout and releases the budget. It is called when the memory of the answer is free, because the
-// answer was written or will never be written. Further calls have no effect.
+// over stops the timeout and releases the budget. Call it as soon as the memory of the answer is free: the answer was
+// written, or will never be written. Further calls have no effect.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -85,8 +85,8 @@ func (a *answer) encode() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(&raw, a)}, nil
 }
 
-// nonces makes the nonces of one stream's answers. They have a random part, so that the nonces of different streams
-// differ, also between processes. Only the goroutine that reads the stream uses it.
+// nonces makes the nonces of one stream's answers. The nonces have a random part, so that nonces of different streams
+// differ, also between processes. Only the goroutine that reads the stream uses a value of this type.
 type nonces struct {
 	random string // empty before the first nonce
 	last   uint64 // number of the last nonce
@@ -101,7 +101,7 @@ func (n *nonces) next() string {
 	return n.random + "-" + strconv.FormatUint(n.last, 10)
 }
 
-// made reports whether next has returned a nonce.
+// made reports whether next has returned the given nonce.
 func (n *nonces) made(nonce string) bool {
 	digits, ours := strings.CutPrefix(nonce, n.random+"-")
 	if !ours || n.random == "" {
@@ -144,7 +144,7 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 }
 
 // resources calls a.Resources for the names in a request, if the caller's budget permits one more answer. The answer
-// counts until done is called. After an error done has no effect.
+// counts against the budget until the function done is called. After an error, done has no effect.
 func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (all []*discoveryv3.Resource, done func(), err error) {
 	done = func() {}
 	var asked []string
@@ -172,16 +172,16 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	return all, asks, nil
 }
 
-// made returns an answer with resources. done releases the budget. If the client does not read the answer in time, its
-// connection is closed, because gRPC keeps the bytes until they are read, even after the stream has ended on both
-// sides.
+// made returns an answer with resources. done is the function that releases the budget. If the client does not read
+// the answer in time, its connection is closed, because gRPC keeps the bytes until they are read, even after the
+// stream has ended on both sides.
 func (st *stream) made(url string, resources []*discoveryv3.Resource, done func()) *answer {
 	one, patience := &answer{url: url, message: st.response(url, resources), done: done}, maxUnread*st.srv.cfg.WriteTimeout
 	one.late = time.AfterFunc(time.Hour, func() {
 		if st.kill(status.Errorf(codes.DeadlineExceeded, "the client does not read: %s not written in %v", url, patience)) {
 			st.srv.cfg.Hooks.Timeout(true)
 		} else if st.hangUp != nil {
-			_ = st.hangUp() // it may be closed already
+			_ = st.hangUp() // the connection may be closed already
 		}
 		one.over()
 	})
@@ -190,15 +190,16 @@ func (st *stream) made(url string, resources []*discoveryv3.Resource, done func(
 	return one
 }
 
-// unreadOver ends all unread answers of a stream whose client has disconnected. gRPC has released their bytes then.
+// unreadOver ends all unread answers of a stream whose client has disconnected. At this time gRPC has released the
+// bytes of the answers.
 func (st *stream) unreadOver() {
 	for _, one := range st.unread {
 		one.over()
 	}
 }
 
-// response returns a response of the stream's protocol with resources. In state of the world its version is a hash of
-// the resources.
+// response returns a response of the stream's protocol with resources. In state of the world, the response's version
+// is a hash of the resources.
 func (st *stream) response(url string, resources []*discoveryv3.Resource) proto.Message {
 	control := &corev3.ControlPlane{Identifier: st.srv.cfg.Identifier}
 	nonce := st.answered.next()

@@ -26,8 +26,8 @@ const (
 )
 
 // sourceLimits bound the streams of one address on plain text, where only the address of a caller is known. They
-// suffice for all proxies of a large node, or of many nodes behind a network gateway. Node IDs are unverified, so a new
-// stream never ends another one here.
+// suffice for all proxies of a large node, or of many nodes behind a network gateway. Node IDs are unverified, so a
+// new stream never ends an existing stream on plain text.
 var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30,
 	MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
 
@@ -35,9 +35,9 @@ var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20
 // counted, because counting needs a lock.
 const largeRequest = 16 << 10
 
-// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function must
-// release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds its
-// bound, its stream with most bytes ends; that may be this stream.
+// hold counts the bytes of a request while it is handled. It returns the counted bytes, which the calling function
+// must release (budget.Entry.Hold). A stream's first request counts until the join is over. If the identity exceeds
+// its bound, the identity's stream with most bytes ends. This may be the calling stream.
 func (st *stream) hold(bytes int) (counted int) {
 	if bytes < largeRequest {
 		return 0
@@ -83,7 +83,8 @@ func (st *stream) bounded(what string, err error) error {
 	return exhausted(err)
 }
 
-// exhausted returns the status ResourceExhausted with the text of err. Its details ask the client to retry after 5 s.
+// exhausted returns the status ResourceExhausted with the text of err. The details of the status ask the client to
+// retry after 5 s.
 func exhausted(err error) error {
 	s := status.New(codes.ResourceExhausted, err.Error())
 	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(5 * time.Second)}); err == nil {

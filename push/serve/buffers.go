@@ -3,7 +3,7 @@ package serve
 import "sync"
 
 // buffers is the pool of buffers into which gRPC reads frames. gRPC's own pool clears each buffer, which takes 0.1 µs
-// per frame. This pool does not clear buffers, because gRPC overwrites every byte before it reads it.
+// per frame. This pool does not clear buffers, because gRPC writes every byte of a buffer before it reads the byte.
 type buffers struct{ small, large sync.Pool }
 
 // These are sizes of buffers in bytes.
@@ -30,7 +30,7 @@ func (p *buffers) Get(n int) *[]byte {
 	return &b
 }
 
-// Put returns a buffer to the pool; buffers of other sizes than the pool's are dropped.
+// Put returns a buffer to the pool. A buffer whose size is not one of the pool's two sizes is dropped.
 func (p *buffers) Put(b *[]byte) {
 	switch cap(*b) {
 	case smallBuffer:

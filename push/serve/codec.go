@@ -73,8 +73,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// encodeDelta encodes a DeltaDiscoveryResponse around the shared segments of a reply. place is that of Config.Place, or
-// "".
+// encodeDelta encodes a DeltaDiscoveryResponse around the shared segments of a reply. place is the result of
+// Config.Place, or "".
 func encodeDelta(r *delta.Reply, place string) *response {
 	out := &response{}
 	out.bufs = out.few[:0]
@@ -86,9 +86,10 @@ func encodeDelta(r *delta.Reply, place string) *response {
 	return out
 }
 
-// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head has
-// system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail has type_url=4,
-// nonce=5 and removed_resources=6. So the bytes of the response equal those of deterministic protobuf.
+// frame returns the bytes before and after the resources (field 2) of a DeltaDiscoveryResponse. head contains the
+// field system_version_info=1 (agentapi.AppendVersion), which an agent repeats on its next stream. tail contains the
+// fields type_url=4, nonce=5 and removed_resources=6. The bytes of the response are therefore the same as those of
+// deterministic protobuf.
 func frame(revision int64, place, url, nonce string, removed []string) (head, tail mem.SliceBuffer) {
 	b := make([]byte, 0, 40+len(place)+len(url)+len(nonce))
 	b = protowire.AppendTag(b, 1, protowire.BytesType)

@@ -15,9 +15,9 @@ import (
 // ends with Unavailable, and the proxy tries again.
 var ErrNotReady = errors.New("the snapshot is not complete yet")
 
-// BehindError is the error of Planner.Join for a client that has seen a newer revision than this replica has; it may be
-// wrapped. The stream ends with Unavailable. A trailer names the replica's revision, so that the client connects to
-// another replica.
+// BehindError is the error of Planner.Join for a client that has seen a newer revision than this replica has; it may
+// be wrapped. The stream ends with Unavailable. A trailer states the replica's revision, so that the client can
+// choose another replica.
 type BehindError struct {
 	Revision int64 // the store's revision that this replica has
 	Err      error // reason why the replica has no newer revision; not nil
@@ -41,44 +41,47 @@ type Client struct {
 	Envoy       string               // version of the peer's Envoy; empty if not stated
 	MinRevision agentapi.MinRevision // the newest state that the peer has seen
 	Secure      bool                 // the connection is TLS
-	// Holds reports that the client probably has its resources already. Its first request listed such resources, or was
-	// an agent's request for an AgentType. An agent sends the latter to be admitted before it moves its Envoy to this
-	// replica, and lists Envoy's resources afterwards.
+	// Holds reports that the client probably has its resources already. Its first request listed such resources, or
+	// was an agent's request for an AgentType. An agent sends a request for an AgentType to be admitted before it
+	// moves its Envoy to this replica. It lists Envoy's resources in later requests.
 	Holds bool
 }
 
 // Planner plans the configuration of clients. Its methods are called from any goroutine.
 type Planner interface {
-	// Join plans a view for a client. It blocks until the view's first set is complete and, within bounds, as new as
-	// c.MinRevision, or until ctx ends. ctx ends with the stream. The stream ends with Join's error: ErrNotReady and
-	// BehindError become Unavailable, and an error with a gRPC status is sent unchanged. Any other error is about the
-	// node and becomes InvalidArgument with its text.
+	// Join plans a view for a client. It blocks until the view's first set is complete, and until the set is as new
+	// as c.MinRevision, for which it waits a bounded time. It also returns when ctx ends. ctx ends with the stream.
+	// The stream ends with Join's error: ErrNotReady and BehindError become Unavailable, and an error with a gRPC
+	// status is sent unchanged. Any other error is about the node and becomes InvalidArgument with its text.
 	//
-	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned or
-	// after Leave. moved does not block. Its argument is the lane: fanout.Endpoints if only endpoints differ from the
-	// previous set, else fanout.Config.
+	// The Planner calls moved after every change of Proxy.Set, from any goroutine, possibly before Join has returned
+	// or after Leave. moved does not block. The argument of moved is the lane: fanout.Endpoints if only endpoints
+	// differ from the previous set, else fanout.Config.
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
 // Ender is a Proxy whose planning may fail. After a failure its Set stays unchanged, the Planner calls moved, and the
 // stream ends with Internal.
 type Ender interface {
-	// Err returns the reason for the failure, whose text is sent to the client; nil while planning continues.
+	// Err returns the reason for the failure; nil while planning continues. The text of the reason is sent to the
+	// client.
 	Err() error
 }
 
-// Proxy is a planned client: the newest set of its view, and the names of the view. Its methods are called from any
-// goroutine. Only Confirm may block.
+// Proxy is a planned client. It has the newest set of the client's view, and the view's ID and namespace. The methods
+// are called from any goroutine. Only Confirm may block.
 type Proxy interface {
 	// Set returns the newest set; never nil.
 	Set() *manifest.Set
 	// Namespace returns the proxy's namespace. The fan-out shares its turns fairly between namespaces.
 	Namespace() string
-	// ID returns the identifier of the view. It is equal for all clients that have the same outbound configuration, and
-	// may change with the set. A version that several of these clients refuse is withheld from all (push/quarantine).
+	// ID returns the identifier of the view. It is equal for all clients that have the same outbound configuration,
+	// and may change with the set. If several of these clients refuse a version of a resource, the version is
+	// withheld from all of them (push/quarantine).
 	ID() string
-	// Confirm waits until Set is as new as the set of any replica at the time of the call. It is called for a client
-	// that joined early, while another replica served it (Client.Holds). Errors have the same meaning as those of Join.
+	// Confirm waits until Set is as new as the set of any replica at the time of the call. Confirm is called for a
+	// client that joined early, while another replica served this client (Client.Holds). Errors have the same meaning
+	// as those of Join.
 	Confirm(ctx context.Context) error
 	// Leave ends the planning for the client. It is called once.
 	Leave()

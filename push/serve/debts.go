@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/ledger"
 )
 
-// pay records that the client is up to date with the n oldest changes that it had not acknowledged. Changes of which it
-// refused a part count as refused. The caller holds the lock.
+// pay records that the client is up to date with the n oldest changes that it had not acknowledged. If the client
+// refused a part of a change, the change counts as refused. The caller holds the lock.
 func (x *exchange) pay(n int) {
 	if n == 0 {
 		return
@@ -22,16 +22,19 @@ func (x *exchange) pay(n int) {
 // Owing describes a stream whose client has not acknowledged a change.
 type Owing struct {
 	StreamInfo
-	// Since is the time at which the client was last up to date. It is zero if the client connected with older
-	// resources and has not been up to date on this stream.
+	// Since is the time from which the client is behind. This is the last time at which the client was up to date. If
+	// the client has not been up to date on this stream, it is the time of the first change that the client has to
+	// acknowledge. Since is zero if no selected change is unacknowledged: the client connected with older resources
+	// and has not been up to date yet.
 	Since time.Time
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
 
-// Owing returns the streams whose clients have not acknowledged a change for which of returns true. It includes streams
-// that resumed and have not been up to date yet, because their clients may hold older resources of another replica.
-// Only namespaces for which sees returns true count. described has at most `most` of these streams, chosen arbitrarily
-// and sorted by node ID; count is the number of all. described may have fewer, because streams end meanwhile.
+// Owing returns the streams whose clients have not acknowledged at least one of the changes that the first predicate
+// selects. It includes streams whose clients connected with older resources and have not been up to date yet. Only
+// proxies in namespaces that the second predicate selects count. The result count is the number of all these streams.
+// The result described has at most `most` of them, chosen arbitrarily and sorted by node ID. It may have fewer
+// elements, because streams end meanwhile.
 func (s *Server) Owing(of func(*ledger.Change) bool, sees func(namespace string) bool, most int) (described []Owing, count int) {
 	owing := map[uint64]Owing{}
 	for _, st := range s.all() {

@@ -8,23 +8,25 @@
 // It has no goroutine for sending: a worker of the fan-out sends during the stream's turn.
 //
 // exchange (exchange.go) holds the state of one stream, and is the only owner of its delta.State. The reader, the
-// sender and the watch pass events to the exchange and execute the results. The exchange's lock is never held during a
-// send, or during a call to the quarantine, the budgets or the credentials. Their facts are looked up before.
+// sender and the watch pass events to the exchange and execute the results. The exchange's lock is never held during
+// a send, or during a call to the quarantine, the budgets or the credentials. The results of such calls are obtained
+// before the lock is acquired.
 //
-// sender (sender.go) decides which goroutine sends. One goroutine at a time sends, until no response is left. It begins
-// as a worker. At the first response that may block, a new goroutine of the stream continues (send.go). A turn that is
-// granted meanwhile extends the work of the sending goroutine.
+// sender (sender.go) decides which goroutine sends. One goroutine at a time sends, until no response is left. A
+// worker sends first. At the first response that may block, a new goroutine of the stream continues (send.go). If a
+// turn is granted meanwhile, the sending goroutine does the work of this turn too.
 //
 // Agents request resource types of their own on the same stream (AgentType, agent_resources.go). These are dynamic
 // types of the stream's delta.State. Tools also send requests (Answer, answer.go).
 //
 // # One change
 //
-// The view's callback moved marks the stream in a lane (stream.moved). When the stream's turn is granted, send requests
-// responses from the exchange until nothing differs or the credit is used up (send.go). Encoded resources are shared
-// between streams; each stream encodes only the envelope (codec.go). The caller is authenticated once for the stream. A
-// request is parsed from gRPC's buffers and passed to the exchange. An ACK frees credit, a NACK is reported to
-// push/quarantine, and a new subscription requests a turn.
+// The view's callback moved marks the stream in a lane (stream.moved). When the stream's turn is granted, the
+// function send requests responses from the exchange until nothing differs or the credit is used up (send.go). The
+// credit is the number of bytes that may be sent and not acknowledged. Encoded resources are shared between streams;
+// each stream encodes only the envelope (codec.go). The caller is authenticated once for the stream. A request is
+// parsed from gRPC's buffers and passed to the exchange. An ACK frees credit, a NACK is reported to push/quarantine,
+// and a new subscription requests a turn.
 //
 // While etcd is away a replica answers from its last state. It refuses agents that have seen a newer state at another
 // replica; such agents try other replicas first (shard/relay).

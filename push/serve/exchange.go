@@ -16,18 +16,18 @@ import (
 // exchange is the state of one stream, and the only owner of the stream's delta.State. Other code passes events to it.
 // Each event is a method that acquires the lock, changes the state, and returns the work that its caller must do. While
 // the lock is held nothing is sent, and no function of another package is called that may block. The lock is released
-// even if the state machine panics. The comments of methods that need the lock held state it.
+// even if the state machine panics. If a method needs the lock held, its comment says so.
 type exchange struct {
 	proxy Proxy
 	turn  atomic.Pointer[fanout.Stream]
-	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: it does
-	// not wait.
+	// markedAt has, for each lane, the time since which the stream waits for a turn, in Unix nanoseconds; 0: the
+	// stream does not wait.
 	markedAt [fanout.NumLanes]atomic.Int64
 	// movedAt is the time of the view's first change since the client was up to date, in Unix nanoseconds; 0: the
 	// client is up to date, or the view has not changed since the stream joined.
 	movedAt atomic.Int64
-	// may is the newest plan (manifest.Set.Plan) that the stream may be sent; anyPlan until the client is up to date
-	// for the first time.
+	// may is the number of the newest plan (manifest.Set.Plan) that may be sent on the stream. It is anyPlan until
+	// the client is up to date for the first time.
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts
@@ -39,17 +39,17 @@ type exchange struct {
 	secretsHeld  bool // new versions of Secrets are held back, because the credential has expired
 	rollout      rolloutState
 	closed       bool                // the stream has ended, and nothing more is sent
-	spoke        time.Time           // time of the first request for a type of Envoy; zero: there was none
+	spoke        time.Time           // time of the first request for a type of Envoy; zero: no such request
 	resumeOver   bool                // delta.State.EndResume was called
 	cause        error               // reason why this side closed the stream
 	waiting      [xds.NumTypes]int64 // by type: time since which the oldest response waits for its ACK, Unix nanoseconds
-	agentWaiting []int64             // the same for Config.AgentTypes; nil before the first response of an agent type
+	agentWaiting []int64             // as waiting, by index in Config.AgentTypes; nil before the first such response
 	refusals     []Refusal           // newest last, bounded
-	retries      []quarantine.Key    // withheld versions that are sent to this stream as a retry, until the client has answered
+	retries      []quarantine.Key    // withheld versions that are sent as a retry, until the client answers
 	reports      []delta.Report      // memory for advanced.reports, reused
-	answers      []*answer           // waiting to be sent, oldest first, bounded
-	// wakesAt is the time at which a timer marks the stream, because configuration has waited for clusters, in Unix
-	// nanoseconds; 0: there is no timer.
+	answers      []*answer           // answers that wait to be sent, oldest first, bounded
+	// wakesAt is the time, in Unix nanoseconds, at which a timer marks the stream for configuration that waits for
+	// clusters. 0: there is no timer.
 	wakesAt int64
 }
 
@@ -99,7 +99,7 @@ type advanced struct {
 	acked    int              // number of acknowledged bytes
 	since    int64            // time of the acknowledged response, in Unix nanoseconds
 	accepted []quarantine.Key // retries that the client has acknowledged
-	refused  int64            // plan that was delivered progressively and of which the client refused a part; 0: none
+	refused  int64            // plan of a rollout that the client refused in part; 0: no such plan
 	idle     bool             // nothing is left to send
 	moved    time.Time        // result of converged
 	leftOut  int              // number of ignored names
@@ -139,7 +139,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep stores a refusal for debugging, and drops the oldest one beyond maxRefusals.
+// keep stores a refusal for debugging. Beyond maxRefusals it drops the oldest refusal.
 func (x *exchange) keep(r Refusal) {
 	x.locked(func() {
 		if len(x.refusals) == maxRefusals {
@@ -177,10 +177,10 @@ func (x *exchange) ended() (is bool) {
 	return is
 }
 
-// converged records whether the client is up to date, and returns the time of the view's first change since it was up
-// to date last. The caller holds the lock, and nothing is left to send. The client is up to date if it has acknowledged
-// all of the view's newest set, except for clusters that are still warming. The result is zero if the client is not up
-// to date, if the view has not changed, or if the change required no response to this client.
+// converged records whether the client is up to date. It returns the time of the view's first change since the client
+// was last up to date. The caller holds the lock, and nothing is left to send. The client is up to date if it has
+// acknowledged all of the view's newest set, except for clusters that are still warming. The result is zero if the
+// client is not up to date, if the view has not changed, or if the change required no response to this client.
 func (x *exchange) converged() (since time.Time) {
 	n := x.debts.Len() // read first, so that the set contains the changes of these debts
 	set := x.proxy.Set()
@@ -196,9 +196,9 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake starts a timer that marks the stream when configuration has waited long enough for clusters. Configuration that
-// need not wait any longer but cannot be sent needs no timer: a request of the client or a turn in a rollout marks the
-// stream. The caller holds the lock.
+// wake starts a timer that marks the stream when configuration has waited long enough for clusters. If configuration
+// need not wait for clusters any longer and still cannot be sent, no timer is needed: a request of the client, or a
+// turn in a rollout, marks the stream. The caller holds the lock.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
 	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
@@ -222,8 +222,9 @@ type limits struct {
 }
 
 // overdue checks the client's deadlines. late is a type that the client has not acknowledged in time, or "". resumed
-// reports whether the time to resume has just ended, idle whether nothing is left to send, and again whether the client
-// must reconnect. For a stream that has ended, idle is true and the other results are zero.
+// reports whether the time to resume has just ended. idle reports whether nothing is left to send. The last result
+// reports whether the client must reconnect. For a stream that has ended, idle is true and the other results are
+// zero.
 func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, idle, again bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,7 +237,7 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 		x.state.EndResume()
 	}
 	for t := range xds.NumTypes {
-		if x.sender.due { // the client reads in order, and must read the due response before it can acknowledge others
+		if x.sender.due { // the client reads in order, and must read the due response first
 			x.waiting[t] = max(x.waiting[t], now.UnixNano())
 		}
 		// Clusters may warm without limit. A client that has vanished is detected by the pings of its connection.

@@ -5,11 +5,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Three kinds of goroutines work for a stream: its handler reads, workers send, and watch checks deadlines. All streams
-// share the workers and watch. A panic in any of them ends only the stream for which the goroutine works, and releases
-// the stream's locks and budgets.
+// Three kinds of goroutines work for a stream: its handler reads, workers send, and watch checks deadlines. All
+// streams share the workers and watch. A panic in one of these goroutines ends only the stream for which the
+// goroutine works, and releases the stream's locks and budgets.
 
-// rescue is deferred by shared goroutines while they work for a joined stream. After a panic it closes the stream.
+// A shared goroutine defers rescue while it works for a joined stream. After a panic it closes the stream.
 func (st *stream) rescue() {
 	fault := recover()
 	if fault == nil {

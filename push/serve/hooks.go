@@ -9,8 +9,8 @@ import (
 
 // Hooks are functions that record metrics. Any of them may be nil. They are called from many goroutines and should
 // return quickly. Sent, Pushed, Queued, Wrote and Converged are called within a stream's turn (fanout.Loop.Join). The
-// goroutine that reads the stream or checks deadlines calls the others and waits for them. After the colons are the
-// names of the metrics.
+// remaining hooks are called by the goroutine that reads the stream or checks deadlines, which waits for them. The
+// comments state the names of the metrics after a colon.
 type Hooks struct {
 	Streams func(change int)                                // a stream joined (+1) or ended (-1): pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response was sent: pilot_xds_pushes; bytes on the wire
@@ -23,8 +23,8 @@ type Hooks struct {
 	Converged func(took time.Duration) // time from a change of the view to the last ACK: pilot_proxy_convergence_time
 	Refused   func(r Refusal)          // a NACK: pilot_xds_*_reject, pilot_total_xds_rejects
 	Expired   func(t xds.Type)         // an unknown nonce: pilot_xds_expired_nonce
-	Timeout   func(write bool)         // a stream was closed: not read in time (true, pilot_xds_write_timeout) or no ACK in time
-	Bounded   func(what string, n int) // an identity reached a bound (BoundStreams and so on), n times
+	Timeout   func(write bool)         // closed stream: no read (true, pilot_xds_write_timeout) or no ACK in time
+	Bounded   func(what string, n int) // an identity reached a bound (what: BoundStreams and so on) n times
 	Left      func(Client, Proxy)      // a joined stream ended
 }
 
@@ -35,7 +35,7 @@ type Refusal struct {
 	Identity  string // SPIFFE ID of the client; empty on plain text
 	View      string // Proxy.ID
 	Type      xds.Type
-	Name      string // the refused resource; empty: not known yet, the response is sent again in halves
+	Name      string // the refused resource; empty: not known until the response was sent again in halves
 	Version   string // the refused version, which is not sent again to the client
 	Envoy     string // version of the client's Envoy
 	Good      string // the version that stays in effect; empty: the client has no version

@@ -28,7 +28,7 @@ type StreamInfo struct {
 	Types              [xds.NumTypes]delta.Info
 	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
-	Refusals           []Refusal // refused versions that are still not sent to the client again
+	Refusals           []Refusal // refusals in effect: the version is not sent to the client again
 	Withheld           []Withheld
 }
 
@@ -37,9 +37,9 @@ func (s *Server) Inspect() []StreamInfo {
 	return s.InspectOf(func(string, Proxy) bool { return true })
 }
 
-// InspectOf describes the joined streams for which of returns true, sorted by node ID and then by age. Other streams
-// cost almost nothing, so frequent calls for one proxy or one tenant are cheap. of must not block. The result is not
-// nil.
+// InspectOf describes the joined streams that the predicate selects, sorted by node ID and then by age. The predicate
+// must not block. Streams that it rejects cost almost nothing, so frequent calls for one proxy or one tenant are
+// cheap. The result is not nil.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	return s.inspect(func(st *stream) bool { return of(st.client.ID, st.proxy) })
 }
@@ -72,7 +72,8 @@ type Withheld struct {
 	Good string // the version that the client has instead; empty: no version, or unknown
 }
 
-// withheldFrom returns the versions that are withheld from the stream. view has the withheld versions of its view.
+// withheldFrom returns the versions that are withheld from the stream. The argument has the withheld versions of the
+// stream's view.
 func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	for _, w := range view {
 		if !w.Covers(st.client.Identity) || !st.isToHave(w.Key) || !st.withholds(w.Key) {
@@ -85,15 +86,15 @@ func (st *stream) withheldFrom(view []quarantine.Withheld) (all []Withheld) {
 	return all
 }
 
-// good returns the version of a resource that the client has, and whether it subscribes to the resource.
+// good returns the version of a resource that the client has, and whether the client subscribes to the resource.
 func (x *exchange) good(k quarantine.Key) (good string, asks bool) {
 	x.locked(func() { good, asks = x.state.Good(k.Type, k.Name), x.state.Asks(k.Type, k.Name) })
 	return good, asks
 }
 
-// Withheld returns the versions that are withheld from views. For a view with proxies at this replica, it returns only
-// versions that the set of one of these proxies contains. For other views it returns all versions that the quarantine
-// still knows. The result is nil without such versions.
+// Withheld returns the versions that are withheld from views. For a view with proxies at this replica, it returns
+// only versions that the set of one of these proxies contains. For views without proxies at this replica, it returns
+// all versions that the quarantine still knows. The result is nil if no version is withheld.
 func (s *Server) Withheld() (all []quarantine.Withheld) {
 	views := s.cfg.Quarantine.Withheld()
 	if len(views) == 0 {
@@ -133,7 +134,7 @@ func (x *exchange) describe(i *StreamInfo, agents []AgentType) {
 	})
 }
 
-// standing is quarantined for a caller that holds the lock.
+// standing returns the result of quarantined. The caller holds the lock.
 func (x *exchange) standing() (all []Refusal) {
 	for _, r := range x.refusals {
 		if r.Name != "" && x.state.Quarantined(r.Type, r.Name) == r.Version {
@@ -143,17 +144,18 @@ func (x *exchange) standing() (all []Refusal) {
 	return all
 }
 
-// quarantined returns the client's refusals of versions that are still not sent again to this client.
+// quarantined returns the client's refusals that are still in effect: the refused version is not sent again to this
+// client.
 func (x *exchange) quarantined() (all []Refusal) {
 	x.locked(func() { all = x.standing() })
 	return all
 }
 
-// Refusals returns the refusals of all streams whose versions are still not sent again to the client that refused; nil
-// without such refusals.
+// Refusals returns the refusals of all streams that are still in effect: the refused version is not sent again to the
+// client. The result is nil if there are no such refusals.
 func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
 
-// RefusalsOf is Refusals for the streams of proxies in the namespaces for which of returns true.
+// RefusalsOf returns the result of Refusals for the proxies in the namespaces that the predicate selects.
 func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
 		if of(st.proxy.Namespace()) {

@@ -19,8 +19,9 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, remote: &address{Addr: c.RemoteAddr(), close: c.Close}}, nil
 }
 
-// conn is a connection that serves small reads from one larger read of the kernel. gRPC and TLS read a header first. An
-// ACK is hardly longer than the header, so one read from the kernel suffices for both.
+// conn is a connection that serves small reads from a buffer, which one system call fills. gRPC and TLS read the
+// header of a message first, then the rest. An ACK is hardly longer than its header, so one system call reads the
+// whole ACK.
 type conn struct {
 	net.Conn
 	remote   *address
@@ -32,8 +33,8 @@ type conn struct {
 // TLS.
 const aheadSize = 200
 
-// Read reads from the buffer if b is smaller than the buffer; the buffer is filled from the connection first if it is
-// empty.
+// Read reads from the buffer if the buffer has bytes, or if b is smaller than the buffer. An empty buffer is filled
+// from the connection first.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.from == c.to {
 		if len(b) == 0 || len(b) >= len(c.ahead) {

@@ -18,7 +18,7 @@ func (st *stream) about(err error) []any {
 	return []any{obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity, obs.KeyError, err}
 }
 
-// typeName returns the name of a type for log lines: the URL for an agent's type.
+// typeName returns the name of a type for log lines. For an agent type this is the URL.
 func typeName(t xds.Type, url string) string {
 	if t < xds.NumTypes {
 		return t.String()
@@ -65,7 +65,7 @@ const maxUnserved = 4
 const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
 // notServed logs a request of an unknown type, once for each stream and type. The request gets no response. An empty
-// response would remove resources of the type that a proxy or agent has received from another control plane. The
+// response would remove the resources of this type that a proxy or agent has received from another control plane. The
 // removal of an extension configuration can crash Envoy (envoyproxy/envoy#32823).
 func (st *stream) notServed(url string) {
 	short := fmt.Sprintf("%.200q", url)

@@ -9,8 +9,8 @@ import (
 // errSentAway is the cause for which SendAway closes a stream. Such an end is not logged as a failure.
 var errSentAway = errors.New("this replica sends the stream to another one")
 
-// Subscribed returns the number of joined streams, and the number of those that have subscribed to the agent type
-// typeURL. The latter is 0 for an unknown type.
+// Subscribed returns the number of joined streams, and how many of these streams have subscribed to the agent type
+// typeURL. The second number is 0 for an unknown type.
 func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	all := s.all()
 	if i, is := s.agentTypes[typeURL]; is {
@@ -23,9 +23,10 @@ func (s *Server) Subscribed(typeURL string) (streams, subscribed int) {
 	return len(all), subscribed
 }
 
-// SendAway closes up to n streams, chosen at random, and returns the number of closed ones; 0 for n of 0 or less.
-// Streams without a subscription to agentType are closed first. Streams with such a subscription are closed only if all
-// is set. Clients see the end of their connection. The caller must ensure that they reconnect to another replica.
+// SendAway closes up to n streams, chosen at random, and returns the number of closed streams; 0 if n is 0 or less.
+// Streams without a subscription to agentType are closed first. Streams with such a subscription are closed only if
+// the last argument is true. The client of a closed stream sees the end of its connection. The caller must ensure
+// that such clients reconnect to another replica.
 func (s *Server) SendAway(n int, agentType string, all bool) int {
 	if n <= 0 {
 		return 0

@@ -9,8 +9,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// withheld states the versions that must not be sent on a stream at one moment, although the client did not refuse them
-// itself. It is computed before the stream's lock is acquired, because computing it calls other packages.
+// withheld states the versions that must not be sent on a stream at one moment, although the stream's client did not
+// refuse these versions. A value is computed before the stream's lock is acquired, because this calls functions of
+// other packages.
 type withheld struct {
 	versions []quarantine.Key // versions of the stream's view in quarantine
 	secrets  bool             // Secrets and credentials are withheld, because the caller's credential has expired
@@ -18,8 +19,8 @@ type withheld struct {
 	own      bool             // set by covers when it withholds a version that is withheld from this identity alone
 }
 
-// withheldNow returns the versions that must not be sent on the stream now, or nil if nothing is withheld, which is
-// nearly always the case.
+// withheldNow returns the versions that must not be sent on the stream now. It returns nil if nothing is withheld,
+// the usual case.
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
@@ -68,8 +69,8 @@ func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 	return quarantine.ReporterOf(st.client.Identity, st.client.ID)
 }
 
-// credential returns the client's credential. It is zero if it does not distinguish the client from others of its
-// identity.
+// credential returns the client's credential. The result is zero if the credential does not distinguish the client
+// from other clients of its identity.
 func (st *stream) credential() quarantine.Credential {
 	return quarantine.CredentialOf(st.client.Identity, st.client.Caller.Credential())
 }
@@ -85,8 +86,8 @@ func (st *stream) withholds(k quarantine.Key) bool {
 	return st.srv.cfg.Quarantine.Withholds(k, st.client.Envoy, st.id)
 }
 
-// lacks reports whether the client's set contains a version that the client neither has, nor is being sent, nor has
-// refused.
+// lacks reports whether the client has still to be sent a version. This is the case if the newest set contains the
+// version, and the client does not have it, is not being sent it, and has not refused it.
 func (x *exchange) lacks(k quarantine.Key) (is bool) {
 	if x.isToHave(k) {
 		x.locked(func() { is = !x.closed && x.state.Lacks(k.Type, k.Name, k.Version) })
@@ -106,8 +107,8 @@ func (x *exchange) isToHave(k quarantine.Key) bool {
 	return want != nil && want.Version == k.Version
 }
 
-// acknowledgedRetries removes and returns the retries that the client has acknowledged. It also removes those that the
-// client refused, or that its set no longer contains. The caller holds the lock.
+// acknowledgedRetries removes and returns the retries that the client has acknowledged. It also removes retries that
+// the client refused, and retries of versions that the newest set does not contain. The caller holds the lock.
 func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	if len(x.retries) == 0 {
 		return nil
@@ -122,8 +123,8 @@ func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	return accepted
 }
 
-// retry sends each withheld version whose retry is due to one proxy, and released versions to the streams that lack
-// them. watch calls it.
+// retry sends each withheld version with a due retry to one proxy, and each released version to the streams that lack
+// it. watch calls retry.
 func (s *Server) retry() {
 	q := s.cfg.Quarantine
 	q.Tick()
@@ -152,7 +153,8 @@ func (s *Server) byView() map[string][]*stream {
 	return streams
 }
 
-// retryOne sends a withheld version, for each version of Envoy for which a retry is due, to the most suitable stream.
+// retryOne sends a withheld version as a retry. For each version of Envoy with a due retry, it chooses the most
+// suitable stream.
 func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	q := s.cfg.Quarantine
 	due := map[string]bool{} // by version of Envoy
@@ -187,8 +189,8 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 	}
 }
 
-// A released version is sent to firstResumed streams, then to twice as many, and so on. So few clients receive it if it
-// is refused again.
+// A released version is sent to firstResumed streams, then to twice as many, and so on. If the version is refused
+// again, few clients have received it.
 const (
 	firstResumed = 8
 	mostResumed  = 1 << 20 // more than the streams of a replica: at this number all streams have been marked

@@ -12,27 +12,28 @@ import (
 // first time, because the first configuration is not delivered progressively.
 const anyPlan = math.MaxInt64
 
-// rolloutState is the state of a stream in the progressive delivery of a plan. For the stream, the delivery begins with
-// the first send after its turn for the plan was granted, and ends when the client has acknowledged or refused the
-// plan. Then exactly one of Accepted, Skipped and Refused is called. Until then the stream occupies a slot of the
-// rollout (push/fanout).
+// rolloutState is the state of a stream in the progressive delivery of a plan. For the stream, the delivery begins
+// with the first send after the stream's turn for the plan was granted. It ends when the client has acknowledged or
+// refused the plan. At the end exactly one of the fanout.Stream methods Accepted, Skipped and Refused is called.
+// Until then the stream occupies a slot of the rollout (push/fanout).
 type rolloutState struct {
-	turn bool  // a turn for a plan was granted, and nothing was sent since
+	turn bool  // a turn for a plan was granted, and no send has begun since
 	plan int64 // the plan of the last such turn
-	has  int64 // the plan of the set that is sent; older than plan if the view has not moved yet
+	has  int64 // the plan of the set that is being sent; older than the field plan if the view has not moved yet
 	on   bool  // the plan is being delivered
 	sent bool  // a part of the plan was sent
 	part bool  // a part was withheld from this identity alone, so the client's ACK proves nothing about other clients
 }
 
-// tryPlan requests a turn for a plan that the stream may not be sent yet.
+// tryPlan requests a turn for a plan that may not be sent on the stream yet.
 func (x *exchange) tryPlan(plan int64, now time.Time) {
 	x.markedAt[fanout.Config].CompareAndSwap(0, now.UnixNano())
 	x.turn.Load().Try(plan)
 }
 
-// begins reports whether the stream may be sent all of a set. If the set's plan is newer than the permitted plan, it
-// requests a turn for the plan; the view may have moved after the present turn was granted. The caller holds the lock.
+// begins reports whether all of a set may be sent on the stream. If the set's plan is newer than the permitted plan,
+// the method requests a turn for this plan. This happens if the view has moved after the present turn was granted.
+// The caller holds the lock.
 func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	may, r := x.may.Load(), &x.rollout
 	if set.Plan > may {
@@ -49,8 +50,8 @@ func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	return true
 }
 
-// took ends the delivery of a plan if the client has acknowledged all of it. The plan counts as accepted, or as skipped
-// if the ACK proves nothing about other clients. The caller holds the lock.
+// took ends the delivery of a plan if the client has acknowledged the whole plan. The plan counts as accepted, or as
+// skipped if the ACK proves nothing about other clients. The caller holds the lock.
 func (x *exchange) took() {
 	if !x.rollout.on || !x.state.Took() {
 		return
@@ -63,8 +64,8 @@ func (x *exchange) took() {
 	}
 }
 
-// refused ends the delivery of a plan after a refusal by the client. It returns the plan, or 0 if no plan was delivered
-// progressively. The caller holds the lock.
+// refused ends the delivery of a plan after a refusal by the client. It returns the last plan of the stream's
+// deliveries; 0: no plan was delivered yet. The caller holds the lock.
 func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()
@@ -83,8 +84,8 @@ func (x *exchange) planOver() (current bool) {
 	return current
 }
 
-// grown records that the client has its first configuration, set. From now on the stream takes part in rollouts. The
-// caller holds the lock.
+// grown records that the client has its first configuration, which is the given set. From now on the stream takes
+// part in rollouts. The caller holds the lock.
 func (x *exchange) grown(set *manifest.Set) {
 	if x.may.CompareAndSwap(anyPlan, set.Plan) {
 		x.rollout.plan = set.Plan

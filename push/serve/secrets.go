@@ -18,9 +18,9 @@ import (
 // SecretSubscriber is implemented by a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are
 // expensive to build, and few of them are requested.
 type SecretSubscriber interface {
-	// SubscribeSecrets adds and drops subscriptions by resource name. It may block briefly, and returns when Set
-	// contains those of the added Secrets that exist, or when ctx ends. The goroutine that reads the stream calls it.
-	// The implementation may keep the slices.
+	// SubscribeSecrets adds and drops subscriptions by resource name. It may block briefly. It returns when Set
+	// contains each added Secret that exists, or when ctx ends. The goroutine that reads the stream calls it. The
+	// implementation may keep the slices.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
@@ -31,9 +31,10 @@ const (
 	maxSecretName  = 640  // length of a name in bytes
 )
 
-// subscribeSecrets subscribes the view to the Secrets of a request, before the request is processed. The caller calls
-// the returned function after the request was processed: it drops the Secrets that are no longer requested. If they
-// were dropped before, the client would be sent their removal. Only the reading goroutine calls both functions.
+// subscribeSecrets subscribes the view to the Secrets of a request, before the request is processed. The caller must
+// call the returned function after the request was processed. That function drops the subscriptions to Secrets that
+// are no longer requested. If these were dropped earlier, the client would be sent their removal. Only the reading
+// goroutine calls the two functions.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	subscriber, ok := st.proxy.(SecretSubscriber)
 	if m.Type == xds.Secret || m.Type == xds.Extension { // some extensions contain credentials
@@ -93,8 +94,8 @@ func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after 
 	}
 }
 
-// mayHaveKeys reports whether the stream may request more Secrets. If it may not, and the caller can obtain a newer
-// credential, it ends the stream.
+// mayHaveKeys reports whether the stream may request more Secrets. If not, and if the caller can obtain a newer
+// credential, mayHaveKeys ends the stream.
 func (st *stream) mayHaveKeys() bool {
 	may, again := st.credentialAllows()
 	if may {
@@ -104,8 +105,8 @@ func (st *stream) mayHaveKeys() bool {
 	return false
 }
 
-// credentialAllows reports whether the caller's credential permits Secrets. If it does not, again reports whether the
-// caller can obtain a newer credential.
+// credentialAllows reports whether the caller's credential permits Secrets. If not, the second result reports whether
+// the caller can obtain a newer credential.
 func (st *stream) credentialAllows() (may, again bool) {
 	if st.client.Caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
 		return true, false
@@ -113,8 +114,8 @@ func (st *stream) credentialAllows() (may, again bool) {
 	return st.srv.cfg.MayHaveKeys(st.client.Caller)
 }
 
-// noKeys logs that Secrets are withheld because the credential has expired. If again is set, it ends the stream, so
-// that the caller returns with a newer credential.
+// noKeys logs that Secrets are withheld because the credential has expired. If the caller can obtain a newer
+// credential (the first argument), it ends the stream, so that the caller returns with this credential.
 func (st *stream) noKeys(again bool, what string) {
 	err := errors.New("the credential has ended: " + what)
 	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)
@@ -123,8 +124,8 @@ func (st *stream) noKeys(again bool, what string) {
 	}
 }
 
-// retryHeldSecrets requests a turn for new versions of Secrets that were held back, if the caller's credential permits
-// them again: the identity may have presented a newer credential on another stream.
+// retryHeldSecrets requests a turn for new versions of Secrets that were held back, if the caller may have Secrets
+// again. This happens if the identity has presented a newer credential on another stream.
 func (st *stream) retryHeldSecrets() {
 	if !st.takeSecretsHeld() {
 		return

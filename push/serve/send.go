@@ -9,10 +9,10 @@ import (
 	"navarch.io/navarch/push/fanout"
 )
 
-// send uses a granted turn: it sends all responses that may be sent now. With urgent, it sends only changes that do not
-// wait for configuration. plan is the newest plan that may be sent; 0: unchanged. send does not block: responses within
-// the credit fit into gRPC's write quota, and another goroutine sends the others. It returns the number of bytes that
-// it has sent itself and that the client will acknowledge.
+// send uses a granted turn: it sends all responses that may be sent now. If urgent is true, it sends only changes
+// that do not wait for configuration. plan is the newest plan that may be sent; 0: unchanged. send does not block:
+// responses within the credit fit into gRPC's write quota, and another goroutine sends larger responses. The result
+// is the number of bytes that send itself has sent and that the client will acknowledge.
 func (st *stream) send(urgent bool, plan int64) int {
 	if !st.begin(urgent, plan) {
 		return 0
@@ -46,7 +46,7 @@ func (st *stream) sendSome() (bytes int, blocked *outgoing) {
 	}
 }
 
-// sendRest sends first, which may block, and then responses until none is left.
+// sendRest sends the given response, and then responses until none is left. It may block.
 func (st *stream) sendRest(first *outgoing) {
 	bytes := 0
 	defer func() { st.turn.Load().Sent(bytes) }()
@@ -62,7 +62,7 @@ func (st *stream) sendRest(first *outgoing) {
 }
 
 // nextOutgoing returns the next response of the exchange, for the present state of quarantine, credentials and agent
-// resources. It returns false if no response is left; the caller has then ceased to be the sending goroutine.
+// resources. It returns false if no response is left. The caller then is no longer the sending goroutine.
 func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	for {
 		w, offered := st.withheldNow(), st.offersNow()
@@ -76,7 +76,7 @@ func (st *stream) nextOutgoing(now time.Time) (out outgoing, ok bool) {
 	}
 }
 
-// queued reports to a hook how long the oldest mark of a turn has waited, and clears the marks that the turn serves.
+// queued clears the marks that a turn serves, and reports to a hook how long the oldest of these marks has waited.
 func (st *stream) queued(urgent bool) {
 	oldest := int64(0)
 	for l := range st.markedAt {

@@ -7,15 +7,16 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// sender decides which goroutine sends on a stream. One goroutine sends at a time. It begins with a granted turn, gets
-// and writes responses until no response is left, and then stops. A turn that is granted meanwhile extends its task.
+// sender decides which goroutine sends on a stream. One goroutine sends at a time. It begins with a granted turn,
+// gets and writes responses until no response is left, and then stops. A turn that is granted meanwhile extends the
+// task of the sending goroutine.
 type sender struct {
 	task  task
-	again bool // a turn was granted since the goroutine read offers and withheld, which may be out of date
+	again bool // a turn was granted after the goroutine read offers and withheld: both may be outdated
 	// due means that the response being written exceeds the credit, so the client must read it before it can
 	// acknowledge.
 	due       bool
-	unwritten bool // gRPC may not have written the last answer yet, so that the next response may block
+	unwritten bool // gRPC may still be writing the last answer, so the next response may block
 }
 
 // task is the work of the sending goroutine.
@@ -23,15 +24,15 @@ type task uint8
 
 const (
 	nobody  task = iota // no goroutine sends
-	urgents             // it sends the changes that do not wait for configuration
-	all                 // it sends all changes
+	urgents             // a goroutine sends only the changes that do not wait for configuration
+	all                 // a goroutine sends all changes
 )
 
 // outgoing is one response: an answer to a tool's request, or a reply of a subscribed type.
 type outgoing struct {
 	reply  delta.Reply
 	answer *answer
-	blocks bool // writing it may block until the client reads
+	blocks bool // writing the response may block until the client reads
 }
 
 // what returns the name of the response's type, for log lines.
@@ -43,8 +44,8 @@ func (o *outgoing) what() string {
 }
 
 // begin begins a granted turn of the stream. plan is the newest plan that the stream may be sent; 0: unchanged. It
-// returns true if the caller becomes the sending goroutine and must call next. It returns false if another goroutine
-// sends, which then does the work of the turn, or if the stream has ended.
+// returns true if the caller becomes the sending goroutine and must call next. It returns false in two cases: another
+// goroutine sends, and does the work of the turn too, or the stream has ended.
 func (x *exchange) begin(urgent bool, plan int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,15 +84,15 @@ func (x *exchange) sending() (is bool) {
 type found uint8
 
 const (
-	nothing   found = iota // no response is left; the caller has ceased to be the sending goroutine
+	nothing   found = iota // no response is left; the caller is no longer the sending goroutine
 	something              // there is a response, which the caller must write
 	// lookAgain means that a turn was granted since the caller read offers and withheld. The caller must read both
 	// again, and then call next.
 	lookAgain
 )
 
-// next returns the next response to write. w and offered are what the caller has just read. If nothing is left and the
-// client has acknowledged a change of its view, since is the time of the change (converged); otherwise since is zero.
+// next returns the next response to write. w and offered are the results of withheldNow and offersNow, which the
+// caller has just read. If nothing is left to send, since is the result of converged; otherwise since is zero.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -134,7 +135,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 		return out, nothing, since // another turn sends the remaining changes
 	}
 	for l := range x.markedAt {
-		x.markedAt[l].Store(0) // earlier marks are served by the responses that were sent
+		x.markedAt[l].Store(0) // the sent responses serve the earlier marks too
 	}
 	x.took()
 	return out, nothing, x.converged()

@@ -27,7 +27,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config configures a Server. Only Planner is required. Its functions are called from several goroutines at a time.
+// Config configures a Server. Only Planner is required. The functions in a Config are called from several goroutines
+// at a time.
 type Config struct {
 	Planner Planner
 	Budget  fanout.Budget // bounds of the sends in progress; Streams is PILOT_PUSH_THROTTLE
@@ -44,15 +45,15 @@ type Config struct {
 	// sent only configuration that needs no identity. nil: peers on plain text have no identity, and peers on TLS are
 	// refused.
 	Authenticate func(context.Context) (attest.Caller, error)
-	// Refused returns the reason why an authenticated caller is no longer served, or nil if it is. With a reason the
-	// stream ends with PermissionDenied. It is called when a stream joins, and by Recheck, not for peers without an
-	// identity. nil: no caller is refused.
+	// Refused returns the reason why an authenticated caller is no longer served, or nil if the caller is served.
+	// With a reason the stream ends with PermissionDenied. Refused is called when a stream joins, and by Recheck. It
+	// is not called for peers without an identity. nil: no caller is refused.
 	Refused func(attest.Caller) error
-	// MayHaveKeys reports whether a caller may be sent Secrets that it has not requested before, and new versions of
-	// other Secrets. If the caller may not, a request for new Secrets is ignored, and new versions wait for Recheck. If
-	// again is set, the stream ends, so that its client returns with a newer credential. It is called before each
-	// response of a stream with Secrets, within the stream's turn (fanout.Loop.Join). nil: every caller may have
-	// Secrets.
+	// MayHaveKeys reports in its first result whether a caller may be sent further Secrets and new versions of its
+	// present Secrets. If not, a request for further Secrets is ignored, and new versions wait for Recheck. If the
+	// second result is then true, the stream also ends, so that its client returns with a newer credential.
+	// MayHaveKeys is called before each response of a stream with Secrets, within the stream's turn
+	// (fanout.Loop.Join). nil: every caller may have Secrets.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers bounds what each identity uses; nil: a new Ledger with the default limits.
 	Callers *budget.Ledger
@@ -65,13 +66,13 @@ type Config struct {
 	// Identifier names the control plane in responses to tools (ControlPlane.identifier).
 	Identifier string
 	// Store returns the name of the etcd store to which revisions belong. If Store is nil or returns "", clients
-	// receive no name.
+	// receive no name of a store.
 	Store func() string
 	// Place returns the position, in the sequence of all leaders' writes, of the newest state that this replica has
 	// read: an opaque text (agentapi.MinRevision.Place). If Place is nil or returns "", clients receive no position.
 	Place        func() string
 	AckDeadline  time.Duration // time for an ACK, after which the stream is closed; 0 or less: 60 s
-	WriteTimeout time.Duration // time to write a response that may block, then the stream is closed; 0 or less: 30 s
+	WriteTimeout time.Duration // time to write a response, after which the stream is closed; 0 or less: 30 s
 	ResumeTime   time.Duration // time for a resuming client to request all types that it had; 0 or less: 5 s
 	Log          *slog.Logger  // nil: slog.Default()
 	Crashes      *crash.Log    // receives panics that end one stream; nil: a Log that writes to Log
@@ -90,7 +91,7 @@ type Server struct {
 	dynamic    []string       // type URLs of the agent types
 
 	clients *obs.Sampled // log lines that clients cause
-	refused *obs.Sampled // log lines about refused resources; separate, so that many of them do not hide other lines
+	refused *obs.Sampled // log lines about refused resources; separate, since many of them would suppress other lines
 
 	answers map[string]int // by type URL: index in Config.Answers; immutable
 
@@ -103,7 +104,8 @@ type Server struct {
 	resuming map[quarantine.Key]int
 }
 
-// New returns a Server, which sends after Run is called. It panics if cfg has more than delta.MaxDynamic agent types.
+// New returns a Server. The server sends nothing before Run is called. It panics if cfg has more than
+// delta.MaxDynamic agent types.
 func New(cfg Config) *Server {
 	cfg.Hooks.fill()
 	if cfg.Quarantine == nil {
@@ -150,8 +152,8 @@ func Options() []grpc.ServerOption {
 		grpc.ReadBufferSize(0), // the default is a buffer of 32 KB for each TLS connection
 		grpc.InitialWindowSize(65535),
 		// With static windows gRPC sends no ping for each ACK. gRPC extends the connection's window as frames arrive,
-		// even unread ones, so its size does not bound memory. With a small window, a proxy that resumes (350 KB) would
-		// have to wait for a window update after every 64 KB.
+		// even if the frames are not read, so the window's size does not bound memory. With a small window, a proxy
+		// that resumes (350 KB) would have to wait for a window update after every 64 KB.
 		grpc.InitialConnWindowSize(1 << 20),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -177,8 +179,8 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends responses and checks deadlines until ctx ends. It returns nil if ctx was cancelled, and the error of ctx if
-// its deadline has passed. Streams are sent nothing before Run is called. It must be called once.
+// Run sends responses and checks deadlines until ctx ends. It returns nil if ctx was cancelled, and the error of ctx
+// if the deadline of ctx has passed. Streams are sent nothing before Run is called. It must be called once.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
@@ -254,9 +256,9 @@ func (s *Server) drop(st *stream) {
 	s.cfg.Hooks.Streams(-1)
 }
 
-// Recheck ends the streams whose callers Config.Refused refuses at present, and returns their number. Other streams are
-// sent the Secrets that were held back because of an expired credential, if Config.MayHaveKeys permits them again. It
-// does not wait for sends.
+// Recheck ends the streams whose callers Config.Refused refuses at present, and returns the number of ended streams.
+// On the remaining streams, Secrets may have been held back because of an expired credential. Such Secrets are sent
+// if Config.MayHaveKeys permits them again. Recheck does not wait for sends.
 func (s *Server) Recheck() (ended int) {
 	for _, st := range s.all() {
 		if st.recheck() {

@@ -22,8 +22,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// stream is one ADS stream. The handler's goroutine reads. A worker of the fan-out, or a goroutine of the stream that
-// may block, sends (send.go). State that several goroutines change is in the exchange.
+// stream is one ADS stream. The handler's goroutine reads. A worker of the fan-out sends, or a goroutine of the
+// stream, which may block (send.go). State that several goroutines change is in the exchange.
 type stream struct {
 	srv        *Server
 	id         uint64
@@ -31,7 +31,7 @@ type stream struct {
 	sotw       bool
 	hangUp     func() error // closes the connection; nil without Listen
 	client     Client
-	places     bool          // the client understands places (newest)
+	places     bool          // the client understands the positions of newest
 	place      *budget.Entry // entry in the budget of the caller's identity or address; nil before enter
 	opened     time.Time
 	secrets    atomic.Bool   // the client has requested Secrets or extensions
@@ -191,8 +191,8 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	return nil
 }
 
-// accept sends the headers at once, before the first response. A proxy that holds everything gets no response. An agent
-// that moves its Envoy to this replica waits for the headers, which show that it was admitted.
+// accept sends the headers at once, before the first response. A proxy that has all resources already gets no
+// response. An agent that moves its Envoy to this replica waits for the headers, which prove that it was admitted.
 func (st *stream) accept() {
 	header := metadata.MD{}
 	if st.srv.cfg.Store != nil {
@@ -215,8 +215,9 @@ func joinError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "node: %v", err)
 }
 
-// moved requests a turn after a change of the proxy's set: in a lane, or for a new plan of configuration in the plan's
-// rollout. If the planning of the proxy has ended, it ends the stream. The plan loop calls it.
+// moved requests a turn after a change of the proxy's set. The turn is in the given lane, or, for a new plan of
+// configuration, in the plan's rollout. If the planning of the proxy has failed, moved ends the stream. The plan loop
+// calls moved.
 func (st *stream) moved(l fanout.Lane) {
 	defer st.rescue()
 	turn := st.turn.Load()
@@ -267,8 +268,8 @@ func (st *stream) advance(m delta.Message) error {
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
 	}
-	// The turn ends only after the report: the refusal may make the quarantine withhold a version, which the next
-	// stream of the rollout must not be sent.
+	// The turn must not end before the report: the refusal may make the quarantine withhold a version, which must not
+	// be sent on the next stream of the rollout.
 	if a.refused > 0 {
 		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
@@ -341,12 +342,12 @@ func (st *stream) close() error {
 	return cause
 }
 
-// kill ends the stream for a cause, and closes its connection, which ends a read and a blocked write. It returns false
-// if the stream had ended before.
+// kill ends the stream for a cause, and closes the connection. Closing ends a read and a blocked write. kill returns
+// false if the stream had ended before.
 func (st *stream) kill(cause error) bool {
 	first := st.end(cause)
 	if first && st.hangUp != nil {
-		_ = st.hangUp() // it may be closed already
+		_ = st.hangUp() // the connection may be closed already
 	}
 	return first
 }

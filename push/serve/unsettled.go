@@ -20,11 +20,12 @@ func (s *Server) Unsettled(now time.Time) *Unsettled {
 	return u
 }
 
-// Left returns how many of the streams are still not up to date with that state. Streams that have ended do not count.
-// A client that has refused a part of the state counts as up to date. The cost grows with the result of the last call.
+// Left returns how many of the streams are still not up to date with the state at the time of Server.Unsettled.
+// Streams that have ended do not count. A client that has refused a part of the state counts as up to date. The cost
+// grows with the result of the previous call.
 func (u *Unsettled) Left() int {
 	u.streams = slices.DeleteFunc(u.streams, func(st *stream) bool {
-		moved := st.movedAt.Load() // 0 whenever the client is up to date
+		moved := st.movedAt.Load() // 0 while the client is up to date
 		return (moved == 0 || moved > u.at) && st.may.Load() != anyPlan || st.ended()
 	})
 	return len(u.streams)

@@ -12,12 +12,12 @@ import (
 // Discovery is the method by which Envoy finds the endpoints of a cluster.
 type Discovery uint8
 
-// The values of Discovery, which have Envoy's names except for Dynamic.
+// The values of Discovery. All except Dynamic have Envoy's names.
 const (
-	EDS         Discovery = iota // the control plane sends them
-	StrictDNS                    // all addresses to which the names of the endpoints resolve
+	EDS         Discovery = iota // the control plane sends the endpoints
+	StrictDNS                    // an endpoint for each address to which the names of the endpoints resolve
 	LogicalDNS                   // one endpoint, at the address to which its name resolves when a connection is opened
-	OriginalDst                  // the original destination of the connection
+	OriginalDst                  // the endpoint is the original destination of the connection
 	Dynamic                      // the proxy resolves the name in each request for a wildcard host
 )
 
@@ -27,15 +27,15 @@ var resolved = map[model.Resolution]Discovery{
 	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
 }
 
-// DiscoveryByResolution returns the Discovery that follows from a service's resolution alone. It is for clients that do
-// not choose the endpoint themselves.
+// DiscoveryByResolution returns the Discovery for a service's resolution. It is for clients that do not choose the
+// endpoint themselves. DiscoveryOf is also for clients that choose.
 func DiscoveryByResolution(service *model.Service) Discovery {
 	return resolved[service.Spec.GetResolution()]
 }
 
 // DiscoveryOf returns the Discovery of a service with a policy. If the client chooses the endpoint, the result is
-// OriginalDst, but for a wildcard host with dynamic DNS it is still Dynamic. The client chooses for a headless
-// Kubernetes service, and for the balancer PASSTHROUGH
+// OriginalDst, except that a wildcard host with dynamic DNS stays Dynamic. The client chooses the endpoint of a
+// headless Kubernetes service, and of a service with the balancer PASSTHROUGH
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // a consistent hash has priority over a simple balancer
@@ -60,12 +60,12 @@ const (
 	Plaintext     TLS = iota // no TLS
 	AutoEndpoints            // the mesh's mTLS to endpoints with tlsMode istio, plain text to other endpoints
 	AutoAll                  // the mesh's mTLS to all endpoints, for clusters whose endpoints Envoy cannot distinguish
-	Mutual                   // the mesh's mTLS, by a rule
-	Originate                // TLS with other certificates than the mesh's, by a rule
+	Mutual                   // the mesh's mTLS, because a rule states it
+	Originate                // TLS without the mesh's certificates, because a rule states it
 	Closed                   // a rule states TLS that is not possible: the cluster has no endpoints, so nothing is sent
 )
 
-// Client holds the properties of a client that TLSOf reads.
+// Client holds the properties that TLSOf reads of a client.
 type Client struct {
 	Identity bool // the proxy has a certificate of the mesh
 	Secrets  bool // the proxy may request the Secret of credentialName
@@ -75,10 +75,11 @@ type Client struct {
 // TLSOf returns the TLS mode of a policy for a client. Without TLS settings, the mode is the argument automatic for a
 // client with an identity, else Plaintext. The problem is nil unless stated below.
 //
-// For settings that are not possible the mode is Closed, and the problem is an error. That is the case for ISTIO_MUTUAL
-// if the client has no mesh certificate, for MUTUAL without certificates, for an unknown mode or form of credential,
-// and for credentialName if the client may not request Secrets. In the last case, if the application sends TLS itself,
-// the mode is Plaintext and the problem is a warning: as in istiod, the bytes are forwarded unchanged.
+// For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
+// without a mesh certificate of the client, MUTUAL without certificates, an unknown mode or form of credential, and
+// credentialName for a client that may not request Secrets. The last has an exception, as in istiod: if the
+// application sends TLS itself, the bytes are forwarded unchanged. Then the mode is Plaintext and the problem is a
+// warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt

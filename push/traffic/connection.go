@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// defaultConnectTimeout applies if neither a connection pool nor the mesh has a valid timeout (Istio's default).
+// defaultConnectTimeout is Istio's default. It applies if neither a connection pool nor the mesh has a valid timeout.
 const defaultConnectTimeout = 10 * time.Second
 
 // Connection holds the settings for opening connections of one cluster. It is comparable.
@@ -39,16 +39,17 @@ func (c Connection) String() string {
 	return text
 }
 
-// Keepalive holds the settings of TCP keep-alive. With the zero Keepalive it is off.
+// Keepalive holds the settings of TCP keep-alive. The zero Keepalive means that keep-alive is off.
 type Keepalive struct {
 	On             bool
 	Probes         uint32 // number of unanswered probes after which the connection is closed; 0: the kernel's default
 	Time, Interval uint32 // seconds before the first probe, and between probes; 0: the kernel's default
 }
 
-// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil, mesh not. Each value is the
-// pool's, else the mesh's. Durations that are invalid or not positive are ignored, since Envoy would refuse them
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout, tcpKeepalive).
+// ConnectionOf returns the settings of a connection pool and the mesh. pool may be nil, mesh not. Each value is that
+// of the pool, or else that of the mesh. Durations that are invalid or not positive are ignored, since Envoy would
+// refuse them (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig, connectTimeout,
+// tcpKeepalive).
 func ConnectionOf(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh) Connection {
 	c := Connection{Timeout: defaultConnectTimeout}
 	for _, t := range []*durationpb.Duration{mesh.Spec.GetConnectTimeout(), pool.GetTcp().GetConnectTimeout()} {
@@ -83,8 +84,9 @@ func (k Keepalive) overriddenBy(over *networkingv1.ConnectionPoolSettings_TCPSet
 	return k
 }
 
-// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. A setting of the pool,
-// which may be nil, applies to all protocols. Without it, the mesh's h2UpgradePolicy applies to the protocol HTTP.
+// Upgrades reports whether HTTP/1.1 requests to a port with a protocol are forwarded as HTTP/2. pool may be nil. If
+// the pool sets useClientProtocol, the result is false. The h2UpgradePolicy of the pool applies to all protocols. If
+// the pool does not set it, the mesh's h2UpgradePolicy applies to the protocol HTTP.
 func Upgrades(pool *networkingv1.ConnectionPoolSettings, mesh *model.Mesh, protocol model.Protocol) bool {
 	if pool.GetHttp().GetUseClientProtocol() {
 		return false

@@ -8,7 +8,7 @@ import (
 )
 
 // Localities holds the settings by which a proxy prefers endpoints of some localities. At most one of the fields is
-// set. With the zero Localities all localities are equal. It is comparable.
+// set. The zero Localities means that all localities are equal. Localities is comparable.
 type Localities struct {
 	// Setting prefers localities by priorities or by weights.
 	Setting *networkingv1.LocalityLoadBalancerSetting
@@ -39,7 +39,7 @@ func (l Localities) Compared() (keys []string) {
 	return keys
 }
 
-// Failovers iterates over the regions and their failover targets, in the order of the settings.
+// Failovers iterates over pairs of a region and its failover target, in the order of the settings.
 func (l Localities) Failovers() iter.Seq2[string, string] {
 	return func(yield func(from, to string) bool) {
 		for _, f := range l.Setting.GetFailover() {
@@ -55,7 +55,7 @@ func (l Localities) Failovers() iter.Seq2[string, string] {
 	}
 }
 
-// Failover returns the failover target of a region. It returns false if the setting does not name the region.
+// Failover returns the failover target of a region. It returns "" and false if the setting does not name the region.
 func (l Localities) Failover(of string) (to string, set bool) {
 	for from, to := range l.Failovers() {
 		if from == of {

@@ -51,13 +51,14 @@ func (r Ref) Get() Policy {
 }
 
 // Effective returns the policy of a host, subset and port. rule is the rule of the host. subsetRule is the rule that
-// defines the subset, at an index of its subsets. Either rule may be nil; without subsetRule the index is ignored.
+// defines the subset, and index is the position of the subset in its spec.subsets. Either rule may be nil; without
+// subsetRule the index is ignored.
 //
-// Each setting of the subset's policy replaces that of the host's policy. If a policy has portLevelSettings of the
-// port, these replace all its settings, and unset ones become unset
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). If
-// that is the subset's policy, they also replace all settings of the host's policy that can be port-level (istio:
-// pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
+// Each setting of the subset's policy replaces the same setting of the host's policy. If a policy has
+// portLevelSettings for the port, these replace the whole policy, so that settings without a port-level value are not
+// set (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings).
+// If the subset's policy has portLevelSettings for the port, these also replace all settings of the host's policy
+// that can be port-level (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy).
 func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
@@ -74,7 +75,8 @@ func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) 
 	return p.overriddenBy(over)
 }
 
-// ofPort returns the policy of a host or subset for a port. whole reports whether it comes from portLevelSettings.
+// ofPort returns the policy of a host or subset for a port. whole reports whether the policy comes from
+// portLevelSettings.
 func ofPort(tp *networkingv1.TrafficPolicy, port uint32, at model.Place) (p Policy, whole bool) {
 	for i, s := range tp.GetPortLevelSettings() {
 		if s.GetPort().GetNumber() == port {
@@ -121,7 +123,8 @@ func (p Policy) withoutPortSettings() Policy {
 		ProxyProtocolAt: p.ProxyProtocolAt, RetryBudgetAt: p.RetryBudgetAt, TunnelAt: p.TunnelAt}
 }
 
-// overriddenBy returns p with the settings of over where over has them.
+// overriddenBy returns p, in which the argument's settings replace those of p. A setting that the argument lacks
+// stays.
 func (p Policy) overriddenBy(over Policy) Policy {
 	if over.Pool != nil {
 		p.Pool, p.PoolAt = over.Pool, over.PoolAt
@@ -148,7 +151,7 @@ func (p Policy) overriddenBy(over Policy) Policy {
 }
 
 // Over returns p with the mesh's defaults (defaultTrafficPolicy) for the connection pool and the outlier detection. A
-// default applies as a whole, and only if p does not have the setting
+// default setting is used as a whole, and only if p lacks the setting
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-DefaultTrafficPolicy).
 func (p Policy) Over(mesh *model.Mesh) Policy {
 	base := mesh.Spec.GetDefaultTrafficPolicy()
@@ -192,8 +195,9 @@ func (a At) String() string {
 	return path
 }
 
-// All iterates over the traffic policies of a rule: those of the host and its subsets, and the portLevelSettings of
-// both. It is for code that collects the inputs of a rule for all clusters. It allocates no memory for a policy.
+// All iterates over the traffic policies of a rule: the policies of the host and of its subsets, and the
+// portLevelSettings of these policies. It is for code that collects the inputs of a rule for all clusters. All
+// allocates no memory for a policy.
 func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	return func(yield func(At, Settings) bool) {
 		level := func(subset int, policy *networkingv1.TrafficPolicy) bool {
@@ -221,10 +225,10 @@ func All(rule *networkingv1.DestinationRule) iter.Seq2[At, Settings] {
 	}
 }
 
-// Localities returns the settings of balancing by locality: those of the policy, or else the service's traffic
-// distribution, or else the mesh's. selfDiscovery states that the proxy has a cluster of its own workload. Zone-aware
-// settings apply only to such proxies, and have priority over other settings of the same object
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+// Localities returns the settings of balancing by locality. The settings are from the policy, or else from the
+// service's traffic distribution, or else from the mesh. selfDiscovery states that the proxy has a cluster for its
+// own workload. Zone-aware settings apply only to such proxies, and have priority over other settings of the same
+// object (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
 	zones := p.Balancer.GetZoneAwareLbSetting()
 	if zones == nil && p.Balancer.GetLocalityLbSetting() == nil && DistributionOf(service) == nil {
@@ -236,9 +240,9 @@ func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscove
 	return Localities{Setting: p.locality(service, mesh)}
 }
 
-// locality returns the settings that are not zone-aware; nil means no preference. Settings without `distribute` require
-// outlier detection, because without it Envoy would never use another priority. A service's traffic distribution does
-// not require it
+// locality returns the settings that are not zone-aware; nil means no preference. Settings without `distribute`
+// require outlier detection, because Envoy would otherwise never use a lower priority. A service's traffic
+// distribution does not require outlier detection
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
 func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
 	setting := p.Balancer.GetLocalityLbSetting()
@@ -264,8 +268,8 @@ var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSet
 		model.NetworkLabel, model.RegionLabel, model.ZoneLabel, model.SubzoneLabel, model.NodeLabel}},
 }
 
-// DistributionOf returns the settings of a service's traffic distribution, or nil if the service does not set one. The
-// result is the same pointer for all services with the same distribution, and is read-only.
+// DistributionOf returns the settings of a service's traffic distribution, or nil if the service does not set one.
+// All services with the same distribution get the same pointer. The result is read-only.
 func DistributionOf(service *model.Service) *networkingv1.LocalityLoadBalancerSetting {
 	return distributions[service.Spec.GetDistribution()]
 }

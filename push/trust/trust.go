@@ -1,6 +1,6 @@
-// Package trust distributes the roots and revocation lists of the keyring. Agents of proxies receive them as resources,
-// and agents on this machine also read the roots from a file. Istio's agents receive the roots of other CAs in the mesh
-// configuration too.
+// Package trust distributes the roots and revocation lists of the keyring. Agents of proxies receive these as
+// resources; agents on this machine can also read the roots from a file. Istio's agents also receive the roots of
+// other CAs that the mesh configuration names.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory. Reads: states of ca/keyring. Never: sends the
 // keyring's roots to navarch-agents without revocation lists.
@@ -33,21 +33,22 @@ const pcdsURL = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 type Keyring interface {
 	// State returns the newest state, which is read-only.
 	State() *keyring.State
-	// Changed returns a channel that is closed when State returns another state than at the time of the call.
+	// Changed returns a channel that is closed when State returns a newer state than at the time of the call.
 	Changed() <-chan struct{}
 }
 
 // Server is the part of the xDS server that pushes changes.
 type Server interface {
-	// AgentResourceChanged notifies the streams of agents that subscribe to a type that its resource may have changed.
+	// AgentResourceChanged notifies the streams that subscribe to an agent type: the resource of this type may have
+	// changed.
 	AgentResourceChanged(typeURL string)
 	// Recheck ends the streams whose callers are refused at present, and returns their number.
 	Recheck() (ended int)
 }
 
-// Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the roots
-// of the keyring and of other CAs. Before Run has read an open keyring with roots, only the roots of other CAs are
-// sent. Trust is safe for concurrent use.
+// Trust holds the resources for agents: the roots and revocation lists of the keyring, and for Istio's agents the
+// roots of the keyring and of other CAs. Only the roots of other CAs are sent until Run has read an unsealed keyring
+// with roots. Trust is safe for concurrent use.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
@@ -71,7 +72,7 @@ func (t *Trust) AgentTypes() []serve.AgentType {
 }
 
 // encode encodes the resources of a state, and returns the types whose resource has changed. A sealed state changes
-// nothing, because it has roots without revocation lists: agents would accept revoked certificates again.
+// nothing, because it has roots without revocation lists, with which agents would accept revoked certificates again.
 func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	if s.Sealed != nil || len(s.Bundle) == 0 {
 		return nil, nil
@@ -100,10 +101,10 @@ func (t *Trust) encode(s *keyring.State) (changed []string, err error) {
 	return changed, err
 }
 
-// Others sets the roots of other CAs, which Istio's agents receive together with the keyring's. Each element is PEM
-// with one or more certificates. Others keeps the slice, which must not change afterwards. It reports whether the
-// agents' resource has changed, but does not push the resource. If neither the keyring nor roots has a certificate, the
-// resource stays as it was. The error means that the resource does not encode.
+// Others sets the roots of other CAs. Istio's agents receive them together with the keyring's roots. Each element is
+// PEM with one or more certificates. Others keeps the slice, which must not change afterwards. It reports whether the
+// agents' resource has changed, but does not push the resource. If the keyring has no roots and the argument has no
+// certificate, the resource stays as it was. The error means that the resource does not encode.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +121,7 @@ func (t *Trust) replaceRoots() (changed bool, err error) {
 	return replace(&t.roots, "", pcds)
 }
 
-// replace encodes a resource and stores it, and reports whether it differs from the one before.
+// replace encodes and stores a resource, and reports whether the resource differs from the previous one.
 func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto.Message) (changed bool, err error) {
 	next, err := serve.EncodeAgentResource(name, message)
 	if err != nil {
@@ -152,9 +153,9 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 }
 
 // Run follows the keyring until ctx ends, and then returns nil. For each new state it pushes the resources to agents,
-// rechecks the streams, and writes root-cert.pem. server may be nil. A sealed state, or one without roots, changes no
-// resource. Run fails if a resource does not encode, or if the file cannot be written. If the disk is full, it tries
-// again every ten seconds.
+// rechecks the streams, and writes root-cert.pem. server may be nil. A state that is sealed or has no roots changes
+// no resource. Run fails if a resource does not encode, or if the file cannot be written. If the disk is full, Run
+// does not fail, and tries again every ten seconds.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -189,11 +190,11 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 // rootsAgain is the pause after which root-cert.pem is written again if the disk was full.
 const rootsAgain = 10 * time.Second
 
-// RootsWritten reports whether root-cert.pem was written, or found to be current, since New. It is always false without
-// a directory.
+// RootsWritten reports whether root-cert.pem was written, or found to be current, since New. Without a directory it
+// returns false.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots writes root-cert.pem, by which agents on this machine verify the control plane. written is the present
+// writeRoots writes root-cert.pem, with which agents on this machine verify the control plane. written is the present
 // content of the file, and the result is the content afterwards. The file is not synced, because that would delay
 // agents that wait for it, and each start of this process compares the content.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {

@@ -18,9 +18,10 @@ const (
 // longestVersion is the maximum length in bytes of a version that a node states as text.
 const longestVersion = 64
 
-// Envoy returns the Envoy version in an encoded core.v3.Node, such as "1.40.0"; empty if the node states no version. It
-// is the user_agent_build_version or the user_agent_version of the node; of both, the last in the encoding. A
-// user_agent_version is a text of at most 64 bytes, and is not validated. Fields after a malformed field are ignored.
+// Envoy returns the Envoy version in an encoded core.v3.Node, such as "1.40.0"; empty if the node states no version.
+// It is the user_agent_build_version or the user_agent_version of the node. If the node has both, the last field in
+// the encoding counts. A user_agent_version is a text of at most 64 bytes, and is not validated. Fields after a
+// malformed field are ignored.
 func Envoy(raw []byte) (version string) {
 	for len(raw) > 0 {
 		number, _, body, rest, err := field(raw, "node")

@@ -17,7 +17,7 @@ import (
 type Extension struct {
 	Key model.Key
 	Way extension.Way
-	Why string // the reason why the proxy does not run the extension; empty: it runs it
+	Why string // the reason why the proxy does not run the extension; empty: the proxy runs it
 }
 
 var (
@@ -30,7 +30,7 @@ var (
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
 // extensionsOf returns the WasmPlugins and TrafficExtensions that select the proxy, sorted by priority. At equal
-// priority, extensions of its namespace come before extensions of the root namespace
+// priority, extensions of the proxy's namespace come before extensions of the root namespace
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {

@@ -150,8 +150,8 @@ func NewIndex(s *mirror.Snapshot) *Index {
 	return x
 }
 
-// Fork returns an independent Index of the same snapshot, without cached selections. The goroutine that uses x calls
-// it; another goroutine may use the result.
+// Fork returns an independent Index of the same snapshot, without cached selections. Only the goroutine that uses x
+// may call Fork; another goroutine may use the result.
 func (x *Index) Fork() *Index {
 	x.shared = true
 	return &Index{counts: x.counts, shared: true, mesh: x.mesh, defaults: x.defaults}
@@ -173,8 +173,8 @@ func (x *Index) Apply(e mirror.Edit) bool {
 	return x.count(was, -1) || differs
 }
 
-// count adds by (1 or -1) to the counts of all properties that a record reads. The result is true if a count has become
-// zero, or was zero before.
+// count changes the counts of all properties that a record reads, by 1 or -1. The result is true if a count has
+// become zero, or was zero before.
 func (x *counts) count(r reading, by int) (differs bool) {
 	for label := range r.named {
 		if x.named[label.key] == nil {
@@ -204,7 +204,7 @@ func (x *counts) count(r reading, by int) (differs bool) {
 	return differs
 }
 
-// counted adds by to the count of a key. The result is true if the count has become zero, or was zero before.
+// counted adds a number to the count of a key. The result is true if the count has become zero, or was zero before.
 func counted(m map[string]int, key string, by int) bool {
 	before := m[key]
 	if m[key] += by; m[key] == 0 {

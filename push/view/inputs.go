@@ -104,8 +104,8 @@ func (r Reads) With(labels []string) Reads {
 	return r
 }
 
-// Of returns the inputs of in that the entry reads. All other inputs of the result are zero. Two proxies with equal
-// results share the entry.
+// Of returns those of the given inputs that the entry reads. All other inputs of the result are zero. Two proxies
+// with equal results share the entry.
 func (r Reads) Of(in Inputs) (out Inputs) {
 	if r.Locality {
 		out.Locality = in.Locality

@@ -86,7 +86,7 @@ type Node struct {
 	// Metadata contains the entries of the metadata whose values are strings, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
-	// Unacted lists the keys of the metadata whose effect in Istio the control plane lacks and reports (marked as
+	// Unacted lists the metadata keys that have an effect in Istio, and no effect here but a report (marked as
 	// reported in store/normal/fields), sorted. Keys with the value null are not listed. Usually it is empty.
 	Unacted intern.List[string]
 	// ProxyConfig contains the settings in PROXY_CONFIG that the control plane acts on. It is nil without PROXY_CONFIG.

@@ -16,7 +16,7 @@ func Closing(s *mirror.Snapshot, n Node) []model.Key {
 	return closing(s, s.Mesh().Spec.GetRootNamespace(), n)
 }
 
-// closing is Closing, with the root namespace.
+// closing is Closing, with the root namespace as an argument.
 func closing(s *mirror.Snapshot, root string, n Node) (keys []model.Key) {
 	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range slices.Compact([]string{n.Namespace, root}) {

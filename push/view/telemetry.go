@@ -29,9 +29,9 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self returns the node's description in its spans. It is zero unless the proxy may send spans. A proxy may send spans
-// if a record of its namespace or of the whole mesh configures tracing. It may also if the mesh has enableTracing and
-// the ProxyConfig that applies to the node has a tracer.
+// self returns the node's description in its spans. It is zero unless the proxy may send spans. A proxy may send
+// spans if a record of its namespace or of the whole mesh configures tracing. A proxy may also send spans if the mesh
+// has enableTracing and the ProxyConfig that applies to the node has a tracer.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
 	if n.Kind == Proxyless || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
@@ -43,7 +43,8 @@ func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxycon
 		Mesh:     n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
 }
 
-// bringsTracer reports whether patches of an EnvoyFilter may configure a tracer, because one has a field "tracing".
+// bringsTracer reports whether patches of an EnvoyFilter may configure a tracer, because one of the patches has a
+// field "tracing".
 func bringsTracer(f *networkingv1.EnvoyFilter) bool {
 	return slices.ContainsFunc(f.GetConfigPatches(), func(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
 		return namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))

@@ -233,10 +233,11 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if a
-// listener forwards to that address, or if it has no bind and capture mode NONE, so it is bound to that address. binds
-// is true if a listener has no bind. A proxy without traffic redirection binds such a listener to that address
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
+// ownAddress reports whether the ingress listeners of a Sidecar depend on the workload's own address. own is true if
+// a listener forwards to that address, or if a listener has no bind and the capture mode NONE, and so is bound to
+// that address. binds is true if a listener has no bind. A proxy without traffic redirection binds such a listener to
+// that address (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener,
+// defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
 	if !ok {

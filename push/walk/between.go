@@ -25,16 +25,17 @@ type Call struct {
 	Cluster, Endpoint string
 	// TLS states the facts of the transport security between the proxies, one line each.
 	TLS []string
-	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request gets
-	// there, and if the walk of the client does not forward it.
+	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request
+	// arrives there, or if the client's proxy does not forward the request.
 	Broken string
 	// Server is the walk at the server's proxy; nil: the request does not reach that proxy.
 	Server *Result
 }
 
-// Between follows a request from a client's proxy to a server's. If a destination of the client's route has an endpoint
-// at an address of the server, the walk at the server begins with the connection to it: with that endpoint, its TLS,
-// and the request as the client's route changed it. Otherwise Server is nil. Between does not change its arguments.
+// Between follows a request from a client's proxy to a server's. If a destination of the client's route has an
+// endpoint at an address of the server, the walk at the server begins with the connection to that endpoint, with the
+// endpoint's TLS, and with the request as the client's route changed it. Otherwise Server is nil. Between does not
+// change its arguments.
 func Between(client, server Peer, r Request) Call {
 	c := Call{Client: Walk(client.Held, Outbound, r)}
 	lost := func(to Destination) bool { return to.Reach == Missing || to.Reach == Empty }
@@ -56,8 +57,8 @@ func Between(client, server Peer, r Request) Call {
 	return c
 }
 
-// meets returns the first destination with an endpoint at one of the addresses, and that endpoint; the zero Destination
-// and "" without one.
+// meets returns the first destination with an endpoint at one of the addresses, and that endpoint; the zero
+// Destination and "" without such an endpoint.
 func meets(all []Destination, addresses []string) (Destination, string) {
 	for _, to := range all {
 		for _, e := range to.Endpoints {

@@ -75,7 +75,7 @@ func (w *walker) disabled(p *listenerv3.ListenerFilterChainMatchPredicate) bool 
 }
 
 // chain selects the filter chain as Envoy does (FilterChainMatch in Envoy's API): property by property, it keeps the
-// chains with the most specific match. Without a match, it is the default filter chain, which may be nil.
+// chains with the most specific match. If no chain matches, the result is the default filter chain, which may be nil.
 func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	s := w.inspect(l)
 	left := l.GetFilterChains()
@@ -102,8 +102,8 @@ func (w *walker) chain(l *listenerv3.Listener) *listenerv3.FilterChain {
 	return left[0]
 }
 
-// rank returns how specifically a property matches: specific if it matches, 0 without a condition, -1 if it does not
-// match.
+// rank returns how specifically a property matches: the last argument if the property matches, 0 if there is no
+// condition on the property, -1 if the property does not match.
 func rank(says, matches bool, specific int) int {
 	switch {
 	case !says:

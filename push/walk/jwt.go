@@ -88,7 +88,7 @@ func (w *walker) sanitise(c *jwtv3.JwtAuthentication) {
 }
 
 // require returns the reason why the request does not satisfy a requirement; empty: it does. If the requirement names
-// no provider, tokens are read from the places of the providers in among.
+// no provider, tokens are read from the places of the providers in the last argument.
 func (w *walker) require(c *jwtv3.JwtAuthentication, r *jwtv3.JwtRequirement, among []string) string {
 	switch of := r.GetRequiresType().(type) {
 	case *jwtv3.JwtRequirement_ProviderName:
@@ -143,7 +143,7 @@ func (w *walker) requireAny(c *jwtv3.JwtAuthentication, all []*jwtv3.JwtRequirem
 	return why
 }
 
-// allowMissing returns the reason why a token at the places of the providers in among is not valid; empty: all tokens
+// allowMissing returns the reason why a token at the places of the given providers is not valid; empty: all tokens
 // are valid, or there is no token. A token belongs to the provider with its issuer, and must be at a place of that
 // provider.
 func (w *walker) allowMissing(c *jwtv3.JwtAuthentication, among []string) string {

@@ -140,10 +140,11 @@ type Destination struct {
 	// that may receive the request, sorted.
 	Reach     Reach
 	Endpoints []string
-	// TLS is the transport security towards the endpoints. byEndpoint has it for each endpoint.
+	// TLS is the transport security towards the endpoints. byEndpoint has the transport security of each endpoint.
 	TLS        Upstream
 	byEndpoint map[string]Upstream
-	// connection: bytes are forwarded, so a failure closes the connection. grpc: a failure is a gRPC status.
+	// connection is true if bytes are forwarded; a failure then closes the connection. grpc is true if a failure is a
+	// gRPC status.
 	connection, grpc bool
 }
 
@@ -185,7 +186,8 @@ type Result struct {
 	// ns[NAMESPACE]-policy[NAME]-rule[INDEX]. The rule denies or allows. Policy is empty if no rule of that filter
 	// matched.
 	Policy string
-	// Confidence is the confidence in the answer. Doubts are the reasons why it is not Certain, one clause each.
+	// Confidence is the confidence in the answer. Doubts are the reasons why the confidence is not Certain, one
+	// clause each.
 	Confidence Confidence
 	Doubts     []string
 	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded.
@@ -253,8 +255,9 @@ func (w *walker) serverName() string {
 	return w.Name
 }
 
-// enter selects the listener as Envoy does. A redirected connection arrives at the virtual listener. That passes it to
-// the listener at its original destination or at its port; without such a listener it accepts the connection itself.
+// enter selects the listener as Envoy does. A redirected connection arrives at the virtual listener. The virtual
+// listener passes the connection to the listener at the original destination or at its port. Without such a listener,
+// the virtual listener accepts the connection itself.
 func (w *walker) enter(direction Direction) {
 	var own *listenerv3.Listener
 	for l := range w.Listeners() {

@@ -20,7 +20,7 @@ import (
 )
 
 // Identity returns the SPIFFE ID of a service account in the mesh's trust domain. The trust domain is that of the
-// clients that the proxy's listeners accept; cluster.local if no listener states one.
+// clients that the proxy's listeners accept; cluster.local if no listener states a trust domain.
 func (m *Messages) Identity(namespace, account string) string {
 	domain := "spiffe://cluster.local/"
 	for _, l := range m.listeners {

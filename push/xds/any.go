@@ -10,7 +10,7 @@ const unmarshallable = "\xff"
 
 // Any returns an Any with a copy of the encoded message. Equal messages make equal bytes. If the message does not
 // marshal (a string is not valid UTF-8), the result does not marshal either, so that Encode fails for a message that
-// contains it.
+// contains this Any.
 func Any(m proto.Message) *anypb.Any {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

@@ -126,7 +126,7 @@ const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFi
 // CapOf returns the capability for the registered name of an extension, or 0 if Navarch never sends the extension.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions returns the registered names of the extensions in c, sorted; nil: it has no extension. It leaves out
+// Extensions returns the registered names of the extensions in c, sorted; nil: c has no extension. It leaves out
 // capabilities that are not extensions, such as CapIdentity.
 func Extensions(c Caps) []string {
 	var names []string

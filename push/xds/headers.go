@@ -8,10 +8,10 @@ import (
 // keepHeaderCase is the encoded configuration of the formatter.
 var keepHeaderCase = Any(&preservev3.PreserveCaseFormatterConfig{})
 
-// KeepHeaderCase returns the formatter that preserves the case of HTTP/1 header names, for proxies with CapHeaderCase.
-// It must be set in the listener and in the cluster of a request, and then also applies to the response
-// (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/header_casing). Its TypedConfig is
-// shared and must not be changed.
+// KeepHeaderCase returns the formatter that preserves the case of HTTP/1 header names, for proxies with
+// CapHeaderCase. The formatter must be set in the listener and in the cluster of a request. Then it also applies to
+// the response (https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/header_casing). Its
+// TypedConfig is shared and must not be changed.
 func KeepHeaderCase() *corev3.Http1ProtocolOptions_HeaderKeyFormat {
 	formatter := &corev3.TypedExtensionConfig{
 		Name: "envoy.http.stateful_header_formatters.preserve_case", TypedConfig: keepHeaderCase}

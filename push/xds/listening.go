@@ -31,7 +31,7 @@ type byFamily map[Families][]string
 var (
 	wildcards = byFamily{IPv4Only: {"0.0.0.0"}, IPv6Only: {"::"}, BothFamilies: {"0.0.0.0", "::"}}
 	loopbacks = byFamily{IPv4Only: {"127.0.0.1"}, IPv6Only: {"::1"}, BothFamilies: {"127.0.0.1", "::1"}}
-	// The rules of redirection exclude connections from the addresses in sources (Istio's).
+	// Istio's addresses: the rules of redirection exclude connections from these source addresses.
 	sources = byFamily{IPv4Only: {"127.0.0.6"}, IPv6Only: {"::6"}, BothFamilies: {"127.0.0.6", "::6"}}
 )
 
@@ -41,8 +41,8 @@ func (f Families) Wildcard() string { return wildcards[f][0] }
 // Loopback returns the address of a listener for the proxy's own workload alone: 127.0.0.1, or ::1 for IPv6Only.
 func (f Families) Loopback() string { return loopbacks[f][0] }
 
-// Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies that
-// is the IPv6 address with the same meaning. For other Families and other addresses the result is empty.
+// Also returns the further addresses of a listener whose first address is Wildcard or Loopback. For BothFamilies the
+// result is the IPv6 address with the same meaning. For other Families and other addresses the result is empty.
 func (f Families) Also(address string) []string {
 	for _, all := range []byFamily{wildcards, loopbacks} {
 		if all[f][0] == address {

@@ -91,9 +91,9 @@ func (f *Fragment) mentions() *mentioned {
 // maxDepth is the depth to which nested messages are searched. Envoy's protobuf decoder (C++) has the same limit.
 const maxDepth = 100
 
-// collect calls found with every string of an encoded message that may be a name. depth is the number of nested levels
-// that remain to be searched. Without a schema, strings and messages cannot be distinguished, so every length-delimited
-// field is searched as both. Bytes that are not a message are searched up to the first error.
+// collect calls the function with every string of an encoded message that may be a name. depth is the number of
+// nested levels that remain to be searched. Without a schema, strings and messages cannot be distinguished, so every
+// length-delimited field is searched as both. Bytes that are not a message are searched up to the first error.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {

@@ -34,9 +34,9 @@ const (
 // and its private key (CapFileSecrets).
 func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
 
-// FileAuthorities returns the name of the secret with CAs of peers that an agent reads from the file certificates
-// (CapFileSecrets). "system" stands for the machine's CAs. revoked is the file with the CAs' revocation lists, for
-// agents with CapFileLists; empty: there are no lists.
+// FileAuthorities returns the name of the secret with CAs of peers that an agent reads from a file (CapFileSecrets).
+// certificates is the path of the file; "system" stands for the machine's CAs. revoked is the file with the CAs'
+// revocation lists, for agents with CapFileLists; empty: there are no lists.
 func FileAuthorities(certificates, revoked string) string {
 	if revoked != "" {
 		revoked = "~" + revoked
@@ -70,8 +70,8 @@ func OutboundCluster(port uint32, subset, host string) string {
 // sniPrefix is the start of each name of SNICluster.
 const sniPrefix = "outbound_."
 
-// SNICluster returns outbound_.port_.subset_.host. Proxies send it as SNI to a gateway between networks, and the
-// gateway's own cluster has it as its name (istio: pilot/pkg/model/service.go, BuildDNSSrvSubsetKey).
+// SNICluster returns outbound_.port_.subset_.host. Proxies send this name as SNI to a gateway between networks, and
+// the gateway's own cluster has the same name (istio: pilot/pkg/model/service.go, BuildDNSSrvSubsetKey).
 func SNICluster(port uint32, subset, host string) string {
 	return sniPrefix + strconv.FormatUint(uint64(port), 10) + "_." + subset + "_." + host
 }

@@ -21,7 +21,7 @@ type Hash [16]byte
 // `virtual_hosts` of a RouteConfiguration. It is immutable. push/pool ensures that fragments with equal content are the
 // same pointer.
 type Fragment struct {
-	Name  string // name for Replaced, such as that of the virtual host; empty: Parts have names
+	Name  string // name by which Replaced pairs fragments, as of a virtual host; empty: Parts have names
 	Bytes []byte // encoded fields, with their tags
 	Hash  Hash   // hash of Bytes; a fragment without bytes has any hash
 	// Parts are the fragments from which this fragment was joined; nil: it was not joined. The references keep the
@@ -40,8 +40,8 @@ type Ref struct {
 }
 
 // Resource is one resource, which is encoded once and shared by every stream that sends it. It is immutable. The body
-// is the encoded message. It is a rope, a head followed by fragments, because the concatenation of protobuf fields is a
-// message.
+// is the encoded message, as a rope: a head followed by fragments. Their concatenation is a message, since each
+// fragment has whole protobuf fields.
 type Resource struct {
 	Type Type
 	Name string
@@ -58,9 +58,9 @@ type Resource struct {
 	WarmsUnseen bool
 	// Confidential states that the body has a private key or a credential, which is sent only to authorised clients.
 	Confidential bool
-	// StandIn is sent instead of this version to a client that has refused this version, or from which it is withheld,
-	// if the client has no earlier good version. nil: nothing is sent to such clients. Configurations for which
-	// listeners wait without limit have a StandIn (push/build/extension).
+	// StandIn is sent instead of this version to a client that has refused this version, or from which this version
+	// is withheld, if the client has no earlier good version. nil: nothing is sent to such clients. Configurations
+	// for which listeners wait without limit have a StandIn (push/build/extension).
 	StandIn *Resource
 
 	standsIn bool // the resource is the StandIn of another resource
@@ -96,8 +96,8 @@ const flattenAbove = 32
 // deterministic are the options of every encoding, by which equal messages make equal bytes.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Encode encodes a message as a resource. needs are the resources that Envoy requests after it. It fails only if a
-// string of the message is not valid UTF-8. The error names the type and the resource.
+// Encode encodes a message as a resource. needs are the resources that Envoy requests after this resource. It fails
+// only if a string of the message is not valid UTF-8. The error names the type and the resource.
 func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, "", m, needs)
 }
@@ -243,7 +243,7 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment encodes a message as the field number of an outer message, as EncodeFragment does. The elements of the
+// JoinFragment encodes a message as one field of an outer message, as EncodeFragment does. The elements of the
 // repeated field `field` are encoded already: they are the parts, in order (EncodePart). m has the other fields. The
 // bytes equal those of encoding the whole message. It fails only if a string of m is not valid UTF-8.
 func JoinFragment(

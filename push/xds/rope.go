@@ -27,10 +27,10 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	return r.boxed
 }
 
-// Replaced iterates over the fragments of r that differ from the fragment of the same name in before, an earlier
-// version of the resource. It yields the new and the old fragment. Joined fragments without a name are compared part by
-// part. If before is nil, it yields nothing. The cost is a comparison of pointers for each fragment, and for each part
-// of joined fragments that differ.
+// Replaced compares r with an earlier version of the resource (before). It iterates over the fragments that differ
+// from the earlier fragment of the same name. It yields the new and the old fragment. Joined fragments without a name
+// are compared part by part. If before is nil, it yields nothing. The cost is a comparison of pointers for each
+// fragment, and for each part of joined fragments that differ.
 func (r *Resource) Replaced(before *Resource) iter.Seq2[*Fragment, *Fragment] {
 	return func(yield func(now, was *Fragment) bool) {
 		if before == nil {

@@ -68,8 +68,8 @@ func (r *Resource) runOf(set []*Resource) *run {
 	return nil
 }
 
-// addRun adds a run to the resource's runs as the first, and removes the run inPlaceOf. If two streams call it at the
-// same time, one of the runs is lost and recorded again later.
+// addRun adds a run to the resource's runs as the first, and removes the run that it replaces (may be nil). If two
+// streams call it at the same time, one of the runs is lost and recorded again later.
 func (r *Resource) addRun(u, inPlaceOf *run) {
 	all := []*run{u}
 	if known := r.runs.Load(); known != nil {

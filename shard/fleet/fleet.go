@@ -78,10 +78,10 @@ type Config struct {
 	// Lease is the time of silence after which other replicas take over its shards, in whole seconds; 0: 10 s. Ramp is
 	// the time in which the share of a new replica grows (member.Weight); 0: at once.
 	Lease, Ramp time.Duration
-	DrainAfter  time.Duration // streams are closed after this time above its share; 0: 60 s
+	DrainAfter  time.Duration // streams are closed after this time above the replica's share; 0: 60 s
 	Grace       time.Duration // longest duration of an orderly stop; 0: Depart does not wait
-	MostJoins   float64       // per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
-	Contained   bool          // a container limits its memory
+	MostJoins   float64       // joins per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits joins
+	Contained   bool          // a container limits the memory of this process
 	Off         Loops         // control loops that are off
 	Log         *slog.Logger
 }
@@ -94,8 +94,8 @@ type Server interface {
 	// AgentResourceChangedFor sends the resource of an agent type again, if it differs, to the streams for which `of`
 	// returns true. listens reports whether a stream has subscribed to the type.
 	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
-	// SendAway closes up to n streams without a subscription to the type (all: with one, too), and returns their
-	// number.
+	// SendAway closes up to n streams without a subscription to the type, and returns their number. If all is true,
+	// streams with a subscription may be closed, too.
 	SendAway(n int, typeURL string, all bool) int
 	// Subscribed returns the number of streams, and how many of them have subscribed to the type.
 	Subscribed(typeURL string) (streams, subscribed int)
@@ -206,7 +206,7 @@ func (f *Fleet) AgentType() serve.AgentType {
 }
 
 // answer returns the owner of a proxy, encoded. A replica has one address, either plain or TLS. An agent on the other
-// kind of connection could not use it. Such an agent receives no address, so its proxy stays.
+// kind of connection could not use this address. Such an agent receives no address, so its proxy stays.
 func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
 	if secure != f.cfg.Secure {
@@ -310,9 +310,10 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput returns the input of place.Drain. It inspects single streams only if there are too many. While etcd is
-// away, neither the leader nor the others' streams are known: the share is outdated, and closed streams would come
-// back. The leader's age therefore counts from the end of the outage. Until then it is 0, so that no stream is closed.
+// drainInput returns the input of place.Drain. It inspects single streams only if this replica has more than its
+// share. While etcd is away, neither the leader nor the others' streams are known: the share is outdated, and closed
+// streams would come back. The leader's age therefore counts from the end of the outage. Until then it is 0, so that
+// no stream is closed.
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	if f.cfg.Away != nil && f.cfg.Away() {
@@ -332,9 +333,9 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 }
 
 // Depart performs the orderly stop, and returns at its end or when ctx ends. The other replicas take over the shards,
-// and the streams are sent to them over the grace period. The caller ends the remaining streams. Without another ready
-// replica or any stream, Depart returns when the ring no longer names this replica: usually within milliseconds, at the
-// latest after the Notice of place.Leaving. Without a leader it does not wait for the ring.
+// and the streams are sent to them over the grace period. The caller ends the remaining streams. If there is no other
+// ready replica, or no stream, Depart returns when the ring no longer names this replica: usually within
+// milliseconds, at the latest after the Notice of place.Leaving. Without a leader it does not wait for the ring.
 func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()

@@ -45,8 +45,8 @@ func (f *Fleet) notify(ctx context.Context) error {
 	}
 }
 
-// pass notifies agents of a placement, of moving proxies at most n. left counts the moving proxies whose agents remain
-// to be notified.
+// pass notifies agents of a placement, among them the agents of at most n proxies that have to move. left counts the
+// moving proxies whose agents remain to be notified.
 func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.Proxy, listens bool) bool {

@@ -79,8 +79,8 @@ type Use struct {
 	Below bool // the stored level is above Level, since the leader's build does not read it
 }
 
-// First returns the level at the start of a leader's term, whose build reads levels up to reads. A store without a
-// level counts as level 1: a build without levels wrote it.
+// First returns the level at the start of the term of a leader whose build reads levels up to reads. A store without
+// a level counts as level 1: a build without levels wrote it.
 func (c Current) First(reads uint32) Use {
 	return Use{min(max(c.Level, 1), reads), c.Level > reads}
 }
@@ -131,7 +131,7 @@ type leader struct {
 	stale    bool // Current may differ from the stored level
 }
 
-// step moves the level towards its target. pending: another step is needed, without a change of the fleet.
+// step moves the level towards its target. pending: another step is needed even if the fleet does not change.
 func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

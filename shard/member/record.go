@@ -116,7 +116,7 @@ func entry(name string, streams int) []byte {
 }
 
 // Decode parses a stored record from untrusted bytes, and keeps no reference to them. Errors: the record is too large
-// or malformed, its schema is more than one newer, or a value is out of range.
+// or malformed, its schema is more than one above this build's, or a value is out of range.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)

@@ -29,7 +29,7 @@ func Weight(since, ramp time.Duration, full uint32) uint32 {
 // writes decides when to write a record. It has no clock.
 type writes struct {
 	last  Record
-	asked State  // of the target content that last was written for
+	asked State  // state of the target content; last may have another state (Member.write)
 	raw   []byte // encoded last; nil: nothing was written under the present lease
 	at    time.Time
 }

@@ -139,7 +139,8 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 	return load
 }
 
-// largest returns the workloads with the most streams: at most number, with at most bytes of names in all.
+// largest returns the workloads with the most streams: at most so many workloads (number), whose names together have
+// at most the given bytes.
 func largest(all map[string]int, number, bytes int) map[string]int {
 	names := make([]string, 0, len(all))
 	for name := range all {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents (Istio's) cannot move a
-// stream, so the stream is closed to come back at another replica. A zero field means its default.
+// DrainConfig configures when and how fast streams of stock agents are closed. Stock agents (those of Istio) cannot
+// move a stream, so the stream is closed, and the client reconnects to another replica. A zero field means its
+// default.
 type DrainConfig struct {
-	Above float64       // multiple of this replica's share above which it is uneven; 0: 1.25
-	Until float64       // multiple of its share down to which closing continues; 0: 1.1
-	Slack int           // excess over its share, in streams, above which it is uneven; 0: 8
+	Above float64       // multiple of the share above which this replica is uneven; 0: 1.25
+	Until float64       // multiple of the share down to which closing continues; 0: 1.1
+	Slack int           // streams beyond the share above which this replica is uneven; 0: 8
 	After time.Duration // duration of unevenness before a stream is closed; 0: 60 s
 	Rate  float64       // closed streams per second, at most; 0: 10
 	Part  float64       // closed fraction of this replica's streams per second, at most; 0: 0.02
@@ -37,7 +38,7 @@ type DrainInput struct {
 type Drain struct {
 	cfg    DrainConfig
 	uneven time.Time // since when the replica is uneven; zero: it is even
-	active bool      // uneven for After: closing continues down to Until
+	active bool      // the replica was uneven for DrainConfig.After: closing continues down to Until
 	next   time.Time // earliest time of the next closing
 }
 

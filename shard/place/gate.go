@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// gate is the queue of joins: first come, first served, by two token buckets, of cost and of number. It has no clock;
-// Admission's lock guards it. The buckets differ from golang.org/x/time/rate. A join takes tokens from both buckets or
-// from neither. An expensive join may take more tokens than there are, and later joins wait for them. The queue
-// computes the wait without taking a token.
+// gate is the queue of joins: first come, first served, by two token buckets: one for the cost of joins, one for
+// their number. It has no clock; Admission's lock guards it. The buckets differ from golang.org/x/time/rate. A join
+// takes tokens from both buckets or from neither. An expensive join may take more tokens than there are, and later
+// joins wait for the missing tokens. The queue computes the wait without taking a token.
 type gate struct {
 	rate    float64 // cost per second; 0: no joins now
 	most    float64 // joins per second; 0: no limit

@@ -107,7 +107,7 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 }
 
 // Run follows the ring, the fleet and the leader until ctx ends, and returns the error of ctx. While etcd does not
-// answer, the last ones stay. Another error, at the start, is a mistake of this build (kv.Store.Follow).
+// answer, the last known ones stay in use. Another error, at the start, is a mistake of this build (kv.Store.Follow).
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {
@@ -172,7 +172,8 @@ func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	return r.Ring()
 }
 
-// publish replaces the placement, and closes the old one's Superseded, if the answers may differ.
+// publish replaces the placement if the answers may differ. Then it closes the channel Superseded of the old
+// placement.
 func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
 	old := r.Placement()
 	if old.ring.Version() == next.Version() && sameRing(old.ring, next) && sameSeats(old.fleet, fleet) {

@@ -10,8 +10,8 @@ import (
 type Leaving struct {
 	Began time.Time     // when the stop was requested
 	Grace time.Duration // duration of the whole stop, from Began (--shutdown-duration)
-	// Notice is the longest time for other replicas to learn that this one leaves, so that closed streams find another
-	// owner. LeavingInput.HandedOver ends it earlier. 0: 3 s, but at most a fifth of Grace.
+	// Notice is the longest time for other replicas to learn that this replica leaves, so that closed streams find
+	// another owner. LeavingInput.HandedOver ends it earlier. 0: 3 s, but at most a fifth of Grace.
 	Notice time.Duration
 	// Margin is the time at the end of Grace for GOAWAY and last writes. 0: 2 s, but at most a fifth of Grace.
 	Margin time.Duration
@@ -45,9 +45,9 @@ type LeavingStep struct {
 
 // Step returns the actions due now. Call it once per StepEvery, since the number of streams to close is for one such
 // interval. Nothing is due until HandedOver or the end of Notice. Then agents are notified in the first half of the
-// remaining time, and move their streams. The other streams are closed evenly over all of that time. So each reconnects
-// to a replica that is warm for it, and that replica's own proxies notice no wave. In the last eighth, streams that no
-// agent has moved are closed as well.
+// remaining time, and move their streams. The other streams are closed evenly over the whole remaining time. So each
+// client reconnects to a replica that has had time to plan for it, and the proxies of that replica are not delayed by
+// a wave of joins. In the last eighth, streams that no agent has moved are closed as well.
 //
 // GoAway is due Margin before the end of Grace. Without streams or other ready replicas it is due at once, unless a
 // leader has not yet handed over and Notice still runs.
@@ -76,8 +76,8 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	return step
 }
 
-// portion returns the part of the streams to close in one step, so that all are closed when left has passed. rest
-// carries the fraction of a stream to the next step.
+// portion returns the part of the streams to close in one step, so that all are closed when the remaining time (left)
+// has passed. rest carries the fraction of a stream to the next step.
 func portion(rest *float64, of int, left time.Duration) int {
 	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
 	n := min(int(*rest), of)

@@ -7,7 +7,7 @@ type Signals struct {
 	Proxies    float64 // navarch_proxies: streams that this replica serves
 	Fleet      float64 // navarch_fleet_proxies_per_replica: Numbers.Mean
 	Imbalance  float64 // navarch_imbalance: Proxies divided by Numbers.Share; 1 is even; 1 also while the share is 0
-	Misplaced  float64 // navarch_misplaced_proxies: streams of this replica that another one owns
+	Misplaced  float64 // navarch_misplaced_proxies: streams of this replica that another replica owns
 	PushLag    float64 // navarch_push_lag_seconds: longest time that a stream has waited for a push
 	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a new stream
 }

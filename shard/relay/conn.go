@@ -36,12 +36,12 @@ type upstream struct {
 	// The reading goroutine sets these fields before it sends the event with which the loop reads them.
 	connected time.Time
 	store     string
-	behind    bool  // the server ended the stream because it is behind the minimum revision ...
-	revision  int64 // ... and has this revision
+	behind    bool  // the server ended the stream because its revision is behind the minimum
+	revision  int64 // the server's revision, if behind is true
 }
 
-// open starts an upstream connection and returns at once. A goroutine waits for the pace, dials, and sends events until
-// the connection ends or is cancelled.
+// open starts an upstream connection and returns at once. A goroutine waits for the pause of the pacer, dials, and
+// sends events until the connection ends or is cancelled.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -106,7 +106,8 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	return err
 }
 
-// recordOutcome reports to the pace whether an ended upstream was healthy: it sent a response, or reached healthyAfter.
+// recordOutcome reports to the pacer whether an ended upstream was healthy. A healthy upstream has sent a response,
+// or has lasted for healthyAfter.
 func (r *Relay) recordOutcome(row *stream, connected time.Time) {
 	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
 		r.pace.worked()

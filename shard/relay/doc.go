@@ -13,9 +13,10 @@
 // # One move
 //
 // A replica reports on the stream that another replica owns this proxy. The session dials the owner, at the pace of
-// moves (pace.go). Its first request there is for the owner alone. With that request the stream waits for admission,
-// while the old connection still serves Envoy. When the stream is admitted and no response is in flight, the session
-// drops the old connection. It then sends the requests that Envoy would send on a new stream, with Envoy's versions.
+// moves (pace.go). The first request on the new connection is for the name of the owner (agentapi.OwnerURL), and for
+// no resource of Envoy. With that request the stream waits for admission, while the old connection still serves
+// Envoy. When the stream is admitted and no response is in flight, the session drops the old connection. It then
+// sends the requests that Envoy would send on a new stream, with Envoy's versions.
 //
 // If a connection ends by itself, its unanswered responses count as in doubt and are sent again. If the mirror does
 // not know Envoy's whole state, the relay ends Envoy's stream too, and Envoy states its versions on its next stream.
@@ -38,10 +39,10 @@
 // row it lowers its minimum to the newest revision among them, and a replica with that revision serves it
 // (min_revision.go). Stock agents state no minimum, and are served at once.
 //
-// An agent that moves its Envoy first requests its owner on the new stream, and states Envoy's versions only after
-// admission. The old replica serves until then, so the minimum with which the stream began may be outdated. The first
-// request for Envoy's types is therefore confirmed once more (serve.Proxy.Confirm). If etcd does not answer then, the
-// new stream ends, and the agent reconnects with its present minimum.
+// When an agent moves Envoy's stream, it begins the new stream with the request for the owner, and states Envoy's
+// versions only after admission. The old replica serves until then, so the minimum with which the stream began may be
+// outdated. The first request for Envoy's types is therefore confirmed once more (serve.Proxy.Confirm). If etcd does
+// not answer then, the new stream ends, and the agent reconnects with its present minimum.
 //
 // # Invariants, held by tests
 //

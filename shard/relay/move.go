@@ -22,10 +22,10 @@ func (s *session) wants() bool {
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
-// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. It requests the
-// owner's name there too (upstreamReady), and with that request the stream waits for admission while the live
-// connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the live one
-// and receives Envoy's state. The old connection is dropped, with any unread responses.
+// advance performs the steps of a move that are due. While nothing is in flight it dials the owner. On the new
+// connection it requests the owner's name (upstreamReady). With that request the stream waits for admission while the
+// live connection continues. Once the stream is admitted and nothing is in flight, the new connection becomes the
+// live one and receives Envoy's state. The old connection is dropped, with any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -60,7 +60,7 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letIn records that the target of a move has admitted the stream: its headers or a response came.
+// letIn records that the target of a move has admitted the stream: the response headers or a response arrived.
 func (s *session) letIn(now time.Time, id uint32) {
 	if s.is(s.next, id) && s.next.ready && !s.next.in {
 		s.next.in = true
@@ -114,7 +114,7 @@ func (s *session) owned() {
 	s.do(notice{what: owned, addr: o.Address, self: o.Self})
 }
 
-// parseOwner decodes the owner in a response; is reports whether the response has one.
+// parseOwner decodes the owner in a response. It returns false if the response does not contain an owner.
 func parseOwner(raw []byte) (o agentapi.Owner, is bool, err error) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(raw, &response); err != nil {

@@ -10,8 +10,8 @@ const (
 	// paceMax is also the longest time that a stream of Envoy waits before dialling. It is long enough to spare an
 	// unreachable control plane, and short enough to find it soon after its return.
 	paceMax = 2 * time.Second
-	// healthyAfter is the smallest age of a healthy stream without responses. A reconnect without changes has no response,
-	// so silence alone is no failure.
+	// healthyAfter is the smallest age of a healthy stream without responses. A reconnect without changes has no
+	// response, so silence alone does not count as a failure.
 	healthyAfter = 3 * time.Second
 )
 
@@ -26,7 +26,7 @@ type pacer struct {
 
 func newPacer(random func() float64) *pacer { return &pacer{random: random} }
 
-// wait returns the pause before a dial at now; 0: none.
+// wait returns the pause before the next dial, from the time now; 0: no pause.
 func (p *pacer) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,11 +50,11 @@ func (p *pacer) worked() {
 	p.failures, p.next = 0, time.Time{}
 }
 
-// moveForget is the time without moves and failures before the pause shrinks to the first one again.
+// moveForget is the time without moves and failures after which the pause has its initial length again.
 const moveForget = 5 * time.Minute
 
 // movePace spaces one stream's moves, failed ones included. Replicas that learn of a new ring one after the other may
-// send a proxy back and forth; the growing pauses make that rarer.
+// send a proxy back and forth; the growing pauses make such moves rarer.
 type movePace struct {
 	random    func() float64
 	base, max time.Duration
@@ -66,7 +66,7 @@ type movePace struct {
 // open reports whether a move may begin.
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space sets the pause after a move or a failure. It doubles, up to max; the upper half of it is random.
+// space sets the pause after a move or a failure. The pause doubles each time, up to max; its upper half is random.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base

@@ -31,8 +31,9 @@ type Refused struct {
 // refusal is the state of a type's refusals after an answer of Envoy; Total 0: all are resolved.
 type refusal struct{ Refused }
 
-// refusals returns a refusal with the type's refused resources after an answer. before is their number before the
-// answer; nil: there are no such resources, before or after. failure is Envoy's error message; empty: it accepted.
+// refusals returns a refusal with the type's refused resources after an answer. before is the number of refused
+// resources before the answer. The result is nil if no resource was refused before the answer, and none is after it.
+// failure is Envoy's error message; empty: Envoy has accepted.
 func (k *typeState) refusals(before int, failure string) effect {
 	if len(k.doubt) == 0 && before == 0 {
 		return nil
@@ -58,7 +59,7 @@ func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	return answered
 }
 
-// failureOf reads the message of a google.rpc.Status of n bytes, of the message at most refusedText bytes.
+// failureOf reads a google.rpc.Status of n bytes, and returns its message, cut to refusedText bytes.
 func (c *cursor) failureOf(n int) string {
 	text := ""
 	_ = c.fields(c.at+n, func(field protowire.Number, n int) error { // a malformed status is a refusal without message
@@ -70,8 +71,8 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy stores the refusals of a type, and reports whether they changed. of is the number of Envoy's stream; those
-// of older streams than the newest are ignored.
+// refusedBy stores the refusals of a type, and reports whether they changed. The first argument is the number of
+// Envoy's stream. Refusals on a stream that is not Envoy's newest are ignored.
 func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

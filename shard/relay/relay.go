@@ -39,8 +39,8 @@ type Config struct {
 	Metadata func() (metadata.MD, error)
 	// Own lists the agent's own subscriptions on Envoy's delta streams. Their types must be different.
 	Own []Subscription
-	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL): the replica that should serve it.
-	// Envoy's delta streams move there; the next connection is admitted before the old one is dropped.
+	// Follow makes the relay request the owner of this proxy (agentapi.OwnerURL): the replica that should serve the
+	// proxy. Envoy's delta streams move there; the next connection is admitted before the old one is dropped.
 	Follow bool
 	Log    *slog.Logger // nil: no log
 }

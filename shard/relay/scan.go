@@ -26,9 +26,9 @@ type request struct {
 	node                   []byte // the encoded field with its tag; nil: none
 	subscribe, unsubscribe []string
 	initial                []named
-	failed                 bool   // it has an error_detail
+	failed                 bool   // the request has an error_detail
 	failure                string // the message of the error_detail
-	strange                bool   // it has fields that the mirror does not follow: resource locators
+	strange                bool   // the request has fields that the mirror does not follow: resource locators
 }
 
 // response is the head of a DeltaDiscoveryResponse.
@@ -36,7 +36,7 @@ type response struct {
 	typeURL, nonce, revision string
 	set                      []named
 	removed                  []string
-	strange                  bool // it has a resource with a TTL, which the mirror does not follow
+	strange                  bool // the response has a resource with a TTL, which the mirror does not follow
 }
 
 // scanRequest parses a request without joining its buffers. The result does not alias them. The error is errWire.
@@ -113,8 +113,8 @@ var errWire = errors.New("not protobuf")
 // reads past the end.
 type cursor struct {
 	bufs mem.BufferSlice // from the buffer of the next byte
-	off  int             // of the next byte, in bufs[0]
-	at   int             // of the next byte, in the message
+	off  int             // offset of the next byte in bufs[0]
+	at   int             // offset of the next byte in the message
 }
 
 // fields calls visit for every length-delimited field up to end, with the length n of its value. The cursor is then at

@@ -40,7 +40,7 @@ type session struct {
 	pace   movePace
 
 	mirror  mirror
-	node    []byte // of Envoy's first request, as an encoded field
+	node    []byte // the newest node in Envoy's requests, as an encoded field
 	trusted bool   // the mirror has the whole state of Envoy
 	begun   bool   // Envoy's first request was sent upstream
 	closing bool   // Envoy sends no more requests
@@ -50,7 +50,7 @@ type session struct {
 	live  *connState
 	next  *connState // of a move under way
 	until time.Time  // deadline of the present stage of the move
-	known string     // address of the last known owner, at first that of other streams
+	known string     // address of the last known owner, at first as other streams of the relay know it
 	out   []effect
 }
 
@@ -58,9 +58,9 @@ type session struct {
 type connState struct {
 	id       uint32
 	addr     string
-	prefix   string // of nonces, as Envoy sees them; empty for the first connection
+	prefix   string // prefix of the nonces that Envoy receives; empty for the first connection
 	ready    bool
-	in       bool            // of a move: the server has admitted the stream
+	in       bool            // for the connection of a move: the server has admitted the stream
 	said     bool            // a request with the node was sent on it
 	open     map[string]bool // types with a request on this connection
 	asked    bool            // the owner was requested
@@ -184,7 +184,7 @@ func (s *session) do(e effect) { s.out = append(s.out, e) }
 
 func (s *session) is(l *connState, id uint32) bool { return l != nil && l.id == id }
 
-// dial makes a connection to an address the live one, and dials it after a pause.
+// dial replaces the live connection by a new connection to an address, which is dialled after a pause.
 func (s *session) dial(addr string, after time.Duration) {
 	s.live = s.conn(addr)
 	s.do(dial{s.live.id, addr, after})
@@ -195,7 +195,7 @@ func (s *session) conn(addr string) *connState {
 	return &connState{id: s.conns, addr: addr, open: map[string]bool{}}
 }
 
-// candidate returns the address to dial: the owner's, unless it failed recently or the stream has just moved.
+// candidate returns the address to dial: the owner's, unless the owner failed recently or the stream has just moved.
 func (s *session) candidate(now time.Time) string {
 	if s.follow && s.known != "" && s.pace.open(now) {
 		return s.known
@@ -342,7 +342,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 		return e.data
 	}
 	if known && !s.live.open[h.typeURL] && len(h.subscribe) == 0 {
-		e.data.Free() // without subscriptions it would be a wildcard: it is the first request of its type here
+		e.data.Free() // as the first request of its type on the connection, it would mean a wildcard
 		return nil
 	}
 	switch {

@@ -159,7 +159,7 @@ type counters struct {
 
 	mu          sync.Mutex
 	streams     []*stream // open upstreams and the last ended ones
-	past        Traffic   // of dropped upstreams
+	past        Traffic   // traffic of dropped upstreams
 	upstreams   uint64
 	opened      uint64 // number of Envoy's streams so far
 	active      int

@@ -16,7 +16,7 @@ const (
 
 	room           = 1.05 // a member has room for a shard if its load stays within this
 	full           = 1.20 // a member above this gives shards away ...
-	relaxed        = 1.10 // ... until it is within this, so that a load near the limit does not move shards each time
+	relaxed        = 1.10 // ... until its load is within this; the gap prevents moves at each small change
 	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new member
 )
 
@@ -96,8 +96,8 @@ type assignment struct {
 	members []Member
 	scores  [][Shards]float64 // rendezvous score by member
 	weight  [Shards]float64   // load of each shard
-	// misplaced counts, for each shard, the streams that a split or join moves to its previous owner from another
-	// member.
+	// misplaced counts, for each shard, the streams that a split or join of a namespace moves from another member to
+	// the shard's previous owner.
 	misplaced [Shards]float64
 	share     []float64   // of each member in the sum of all shards
 	load      []float64   // of each member

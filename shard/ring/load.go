@@ -12,7 +12,7 @@ type Load struct {
 // NamespaceLoad is the load of one namespace.
 type NamespaceLoad struct {
 	Streams   int            // all streams of the namespace
-	Workloads map[string]int // streams of reported workloads; if the namespace is split, the others count as evenly spread
+	Workloads map[string]int // streams of reported workloads; in a split namespace, the rest counts as evenly spread
 }
 
 // Streams returns the total number of streams.
@@ -113,8 +113,8 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// misplaced returns, for each shard, the number of streams that move to its previous owner from another member, because
-// next splits or joins their namespace. Only streams of reported workloads count.
+// misplaced returns, for each shard, the number of streams that move from another member to the shard's previous
+// owner, because the next ring splits or joins their namespace. Only streams of reported workloads count.
 func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int
 	for name, n := range load.Namespaces {

@@ -91,7 +91,7 @@ func (r *Ring) SplitNamespaces() []string {
 }
 
 // Key returns the key of a proxy, for ShardOf. workload is WORKLOAD_NAME of the node metadata, or the node's cluster
-// if that is empty.
+// if WORKLOAD_NAME is empty.
 func (r *Ring) Key(namespace, workload string) string {
 	if r.Split(namespace) {
 		return namespace + "/" + workload
@@ -110,7 +110,7 @@ func (r *Ring) Holder(shard int) (Member, bool) {
 	return r.members[r.owners[shard]-1], true
 }
 
-// Owner returns the replica that should serve a proxy; false: the ring has no owner for it.
+// Owner returns the replica that should serve a proxy; false: the shard of the proxy has no owner.
 func Owner(r *Ring, namespace, workload string) (Member, bool) {
 	return r.Holder(ShardOf(r.Key(namespace, workload)))
 }

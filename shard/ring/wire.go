@@ -16,9 +16,9 @@ func AppendText(b []byte, field protowire.Number, v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// Fields calls do for each varint and each length-delimited field of an encoded message. do receives a varint as
-// number, and a string or message as bytes, which alias b. Fields of other types are skipped. b may be untrusted.
-// Fields stops at the first error: that of do, or one that reports that b is malformed.
+// Fields calls the function do for each varint and each length-delimited field of an encoded message. The function
+// receives a varint as number, and a string or message as bytes, which alias b. Fields of other types are skipped. b
+// may be untrusted. Fields stops at the first error: that of do, or one that reports that b is malformed.
 func Fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
 	return protowalk.Each(b, func(f protowalk.Field) error {
 		if f.Type != protowire.VarintType && f.Type != protowire.BytesType {

@@ -26,7 +26,7 @@ func Refuse(reason metav1.StatusReason, message string, warnings ...string) *adm
 }
 
 // Limits of API servers for warnings, in runes. maxWarnings bounds all warnings of a request, including those of the
-// API server and of other webhooks. If they exceed it, each is cut to maxWarning
+// API server and of other webhooks. If the warnings exceed maxWarnings, each is cut to maxWarning
 // (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
 const (
 	maxWarning  = 256

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// room counts the bytes of reviews in progress. A host without bytes gets its first request if enough bytes are
-// unused. With further requests it gets at most half of the bytes that other hosts leave, and at most perHost. Half of
-// the room is reserved for the first request of each review, and for claims that are ahead.
+// room counts the bytes of reviews in progress. A host that has no bytes gets those of its first request if enough
+// bytes are unused. With further requests a host gets at most half of the bytes that other hosts leave, and at most
+// perHost. Half of the room is reserved for the first request of each review, and for claims that are ahead.
 type room struct {
 	perHost, half int64
 
@@ -36,8 +36,8 @@ func newRoom(perHost, all int64) *room {
 	return &room{perHost: perHost, half: all / 2, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
-// take waits until a claim can get n more bytes, and adds them. The error is the context's. The claim may have the
-// bytes even then, so the caller calls leave in every case.
+// take waits until a claim can get n more bytes, and adds them. The error is the context's. The caller must call
+// leave in every case, because the claim may have the bytes even after an error.
 func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
 	if r.fits(c, n) {

@@ -152,9 +152,9 @@ func (b *book) retry() {
 	}
 }
 
-// Step assigns and releases addresses. Hosts without an address get new ones if by is self. altered names the
-// ServiceEntries with changes in Addresses or Kept since the last Step, and those that Load added, sorted. wait is the
-// time after which Step has to be called again even without changes; 0: no need.
+// Step assigns and releases addresses. Hosts without an address get new addresses if the second argument is self.
+// altered names the ServiceEntries with changes in Addresses or Kept since the last Step, and those that Load added,
+// sorted. wait is the time after which Step has to be called again even without changes; 0: no need.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -376,7 +376,8 @@ func (b *book) Kept(name Name) Hosts {
 }
 
 // Problems returns one problem for each ServiceEntry that lacks an address, sorted by name. If there are more than
-// `most`, one problem replaces the others and counts them. While no new addresses are assigned the result is empty.
+// `most`, one further problem counts those after the first `most`. While no new addresses are assigned the result is
+// empty.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

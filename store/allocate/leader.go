@@ -46,7 +46,7 @@ const (
 // maxProblems is the largest number of ServiceEntries that Problems names.
 const maxProblems = 20
 
-// Problem states why a host of a ServiceEntry has no automatic address. With an empty Name it counts further ones.
+// Problem states why a host of a ServiceEntry has no automatic address. If Name is empty, Message counts the rest.
 type Problem struct {
 	Name
 	Message string
@@ -65,7 +65,7 @@ type Config struct {
 	Promoted func() bool
 	Emit     func([]object.Event) // receives the objects with addresses, for the ingester
 	// Want is called with the target status of the cluster's ServiceEntries whose hosts need addresses; the map must
-	// not be changed. It is empty while another party assigns addresses, or may do so. nil: not called.
+	// not be changed. The map is empty while another party assigns, or may assign, addresses. nil: not called.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }

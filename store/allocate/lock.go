@@ -39,7 +39,7 @@ type Lock struct {
 	since   [2]time.Time  // time of the last change of each of seen, by this process's clock
 	held    bool          // see Held
 	others  bool          // see Others
-	why     string        // why the lock cannot be read; empty: it can
+	why     string        // why the lock cannot be read; empty: it can be read
 	changed chan struct{} // closed when held or others changes
 }
 
@@ -50,7 +50,7 @@ type record struct {
 	Renewed string `json:"renewTime"`
 }
 
-// NewLock returns a Lock for the lock in namespace, which is istiod's. It sends no request; Run does.
+// NewLock returns a Lock for the lock in a namespace, which must be istiod's. It sends no request; Run does.
 func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 	return &Lock{api: api, namespace: namespace, log: log, held: true, changed: make(chan struct{})}
 }

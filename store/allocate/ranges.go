@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further host;
-// a present host that already has the address keeps it. The book ignores addresses outside its ranges, and stated
-// addresses above MostOfNamespace of one namespace. If a spec states an address of a removed host, the next Step
-// releases all addresses of that host, without waiting for grace.
+// restate replaces the stated addresses of a ServiceEntry. The book does not assign a stated address to a further
+// host; a present host that already has the address keeps it. The book ignores addresses outside its ranges. Of one
+// namespace, it uses at most MostOfNamespace stated addresses and ignores the rest. If a spec states an address of a
+// removed host, the next Step releases all addresses of that host, without waiting for grace.
 func (b *book) restate(e *entry, is []netip.Addr) {
 	was, in := e.reserved, e.Namespace
 	e.reserved = nil
@@ -69,7 +69,7 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 }
 
 // choose returns one unused address of each given range: the one at the hash of the host, or the next unused one. The
-// same book always yields the same address. If a range has no unused address, wrong says so, and fresh is nil.
+// same book always yields the same address. If a range has no unused address, wrong is the reason, and fresh is nil.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])

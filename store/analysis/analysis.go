@@ -93,7 +93,7 @@ func Reads(kind model.Kind) bool {
 }
 
 // Step applies edits, at most one for each record, and examines the affected records. Old must be the record of the
-// previous Step; nil if there was none.
+// previous Step; nil if there was no such record.
 func (a *Analysis) Step(edits []Edit) {
 	touched, next := map[model.Key]bool{}, make(map[model.Key]model.Record, len(edits))
 	counts := map[fact]int{}
@@ -270,8 +270,8 @@ func (a *Analysis) Problems() []object.Problem {
 // maxListed bounds the findings that are entered into the sorted list one by one. Beyond it, sorting all is cheaper.
 const maxListed = 100
 
-// list replaces the findings of the previous examination of a record in the sorted list by those of the present one.
-// old may be nil.
+// list replaces the findings of the previous examination of a record in the sorted list by the findings of the
+// present examination. old may be nil.
 func (a *Analysis) list(old, now *unit) {
 	if old == nil {
 		old = &unit{}

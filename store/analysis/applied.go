@@ -16,9 +16,9 @@ type Known interface {
 	ByHost(kind model.Kind, host string) iter.Seq[model.Record]  // the records that name exactly this host or wildcard
 }
 
-// Applied returns the warnings about a record that is not stored yet, given the known records; nil: none. A known
-// record of the same key is ignored. Findings that depend on workloads are left out, since workloads usually appear
-// later.
+// Applied returns the warnings about a record that is not stored yet, given the known records; nil: there are no
+// warnings. A known record of the same key is ignored. Findings that depend on workloads are left out, since
+// workloads usually appear later.
 func Applied(r model.Record, known Known) []object.Problem {
 	x := &examination{unit: &unit{record: r}, known: known}
 	x.run(examiners[r.Meta().Key.Kind])

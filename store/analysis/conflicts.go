@@ -40,9 +40,9 @@ func sharedHosts(x *examination) {
 	}
 }
 
-// precedes reports whether a has precedence over b for a host, in a namespace that sees both (push/plan/host,
-// precedes). A VirtualService with a restricted exportTo precedes one that is exported to all namespaces; otherwise the
-// older precedes.
+// precedes reports whether the first VirtualService has precedence over the second for a host, in a namespace that
+// sees both (push/plan/host, precedes). A VirtualService with a restricted exportTo precedes one that is exported to
+// all namespaces; otherwise the older precedes.
 func precedes(a, b *model.VirtualService) bool {
 	if all, others := forAll(a), forAll(b); all != others {
 		return !all

@@ -13,8 +13,8 @@ import (
 )
 
 // sharedHost warns of hosts of a ServiceEntry that another service has, if the other service has precedence for some
-// proxies. Services have precedence at any age, ServiceEntries if they are older and not joined with this one
-// (model.Joins).
+// proxies. Services have precedence at any age, ServiceEntries if they are older and not joined with this
+// ServiceEntry (model.Joins).
 func sharedHost(x *examination) {
 	entry := x.record.(*model.Service)
 	for _, host := range entry.Spec.GetHosts() {
@@ -76,7 +76,8 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 	}
 }
 
-// ahead reports whether ServiceEntry a precedes b for proxies of a third namespace (push/plan/host, precedes).
+// ahead reports whether the first ServiceEntry precedes the second for proxies of a third namespace (push/plan/host,
+// precedes).
 func ahead(a, b *model.Service) bool {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
@@ -183,7 +184,8 @@ func otherProtocol(x *examination) {
 	}
 }
 
-// otherProtocols reports whether service a has another protocol for any port of b.
+// otherProtocols reports whether the first service has another protocol than the second for any port number of the
+// second.
 func otherProtocols(a, b *model.Service) bool {
 	return slices.ContainsFunc(b.Spec.GetPorts(), func(p *model.ServicePort) bool { return otherProtocolOf(a, p) })
 }

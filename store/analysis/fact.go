@@ -11,7 +11,7 @@ import (
 // fact.
 type fact struct {
 	kind      factKind
-	of        model.Kind // kind of the giving records, for facts that are read for one kind only; else KindInvalid
+	of        model.Kind // kind of the records that give withSelector or withoutSelector; else KindInvalid
 	namespace string
 	name      string
 }
@@ -29,10 +29,10 @@ const (
 	endpointsOfHost                 // name: a host of Endpoints
 	meshRoute                       // name: a host of a VirtualService with http rules for sidecars
 	gatewayOfName                   // namespace and name of a Gateway
-	withSelector                    // namespace of a record of kind of that selects workloads by labels
-	withoutSelector                 // namespace of a record of kind of that applies to all workloads
-	servedPort                      // name: a workload port that a service, or a listener of a Sidecar, uses; namespace: of the record
-	servicePort                     // name: a port of a service with another port at its workloads; namespace: of the service
+	withSelector                    // namespace: of a record that selects workloads by labels; of: the record's kind
+	withoutSelector                 // namespace: of a record that applies to all workloads; of: the record's kind
+	servedPort                      // name: a workload port that a service, Endpoints or a Sidecar uses; namespace: of the record
+	servicePort                     // name: number of a service port whose target port differs; namespace: of the service
 	readyHost                       // name: a host with a ready endpoint
 	knownEndpoints                  // namespace of an EndpointSlice
 )

@@ -147,7 +147,7 @@ func emptySubsets(x *examination) {
 	}
 }
 
-// union returns the selector of the workloads that match both a and b. false: no workload can match both.
+// union returns the selector of the workloads that match both selectors. false: no workload can match both.
 func union(a, b map[string]string) (map[string]string, bool) {
 	for k, v := range b {
 		if have, has := a[k]; has && have != v {

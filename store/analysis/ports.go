@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// ofPorts returns the facts about the target ports of a service, and about its ports with another target port.
+// ofPorts returns the facts about the target ports of a service, and about its ports whose target port differs.
 func ofPorts(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	if len(svc.Spec.GetSelector()) == 0 {

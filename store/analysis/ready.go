@@ -48,9 +48,9 @@ func unreadyDestinations(x *examination) {
 	}
 }
 
-// unready reports whether services with pushed endpoints have this host, and none of them has a ready endpoint. For an
-// alias (ExternalName) the services of its target count. A Service of a namespace without any EndpointSlice may have
-// endpoints: the configuration comes from files that leave them out.
+// unready reports whether the host has services whose endpoints Envoy gets by EDS, and none of these services has a
+// ready endpoint. For an alias (ExternalName) the services of its target count. A Service of a namespace without any
+// EndpointSlice may have endpoints: the configuration comes from files that leave them out.
 func (x *examination) unready(host string) bool {
 	services := x.services(host)
 	if len(services) > 0 && services[0].Spec.GetAliasFor() != "" {

@@ -169,9 +169,10 @@ func (c *Client) do(ctx context.Context, method, path, of string, in, out any) e
 const pageSize = 200
 
 // Each reads the list at a path page by page, and calls the function each with the JSON of every object, in the API
-// server's order. each may keep the JSON. A page above MaxAnswer is requested again with half as many objects. An error
-// of each ends the list, and is returned. Other errors are those of Do, also after some calls of each. *Status with
-// code 410: the list cannot be continued, because the API server no longer has the list's revision.
+// server's order. The function may keep the JSON. A page above MaxAnswer is requested again with half as many
+// objects. An error of the function ends the list, and is returned. Other errors are those of Do; the function may
+// have been called before. *Status with code 410: the list cannot be continued, because the API server no longer has
+// the list's revision.
 func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
 	first := "?"
 	if strings.Contains(path, "?") {
@@ -210,8 +211,8 @@ func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, er
 	return c.send(ctx, http.MethodGet, path, form, "", nil)
 }
 
-// send returns a successful response in a form; the caller closes its body. of is the media type of the request's body.
-// The error is *Status for any other response.
+// send returns a successful response of a media type (the argument form); the caller closes its body. The argument of
+// is the media type of the request's body. The error is *Status for any other response.
 func (c *Client) send(ctx context.Context, method, path, form, of string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {

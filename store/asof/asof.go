@@ -87,11 +87,11 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes the times of all clusters to etcd during one term of leadership, epoch. read returns the times up to
-// which this process has passed all changes to the ingester, by cluster; nil: unknown. settled reports whether the
-// ingester has written all these changes. Lead calls both every ten seconds. If settled returns true, the records
-// contain all changes up to the result of the previous read, and Lead writes that result. It blocks until ctx ends or
-// another process leads. Errors of etcd are logged, and the write is retried.
+// Lead writes the times of all clusters to etcd during one term of leadership, epoch. The function read returns the
+// times up to which this process has passed all changes to the ingester, by cluster; nil: unknown. The function
+// settled reports whether the ingester has written all these changes. Lead calls both every ten seconds. If settled
+// returns true, the records contain all changes up to the result of the previous read, and Lead writes that result.
+// It blocks until ctx ends or another process leads. Errors of etcd are logged, and the write is retried.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)
 }

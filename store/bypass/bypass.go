@@ -38,8 +38,8 @@ type Container struct {
 	SecurityContext User     `json:"securityContext"`
 }
 
-// User is the user and group of a container, or of all containers of a Pod. If a field is nil in a container, the Pod's
-// counts; if both are nil, the image's.
+// User is the user and group of a container, or of all containers of a Pod. If a field is nil in a container, the
+// field of the Pod counts; if both are nil, the user or group of the image counts.
 type User struct {
 	RunAsUser  *int64 `json:"runAsUser"`
 	RunAsGroup *int64 `json:"runAsGroup"`

@@ -70,7 +70,7 @@ type reading struct {
 	at       time.Duration // running time of this process at the reading
 }
 
-// then extrapolates the other clock to the moment at which this process has run for ran.
+// then extrapolates the other clock to the moment at which this process has run for the given time.
 func (r reading) then(ran time.Duration) time.Time { return r.said.Add(ran - r.at) }
 
 // New returns a Clock that is not compared yet: Off returns ErrNotCompared. It sends no request.
@@ -87,9 +87,9 @@ func New(cfg Config) *Clock {
 // wall returns this clock's time without the monotonic reading, because that ignores adjustments of the clock.
 func (c *Clock) wall() time.Time { return c.cfg.Wall().Round(0) }
 
-// Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all clocks.
-// If there are two clocks that differ by more, neither is trusted. Otherwise the error states the offset, or is
-// ErrNotCompared.
+// Off returns nil if this clock can be trusted: it is the only clock, or within Tolerance of the median of all
+// clocks. If there are two clocks that differ by more, neither is trusted. If the clock cannot be trusted, the error
+// states the offset. Before the first comparison it is ErrNotCompared.
 func (c *Clock) Off() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

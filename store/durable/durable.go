@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace atomically replaces the file at path, or creates it, with a content and a mode. The folder must exist. write
-// writes the content to its argument, a temporary *os.File in the same folder, which is then renamed to path. Replace
-// returns after file and folder were synced (fsync(2): syncing a file does not sync its name). Errors are those of
-// write and of the file system. After an error the previous file is unchanged, unless only the sync of the folder
-// failed.
+// Replace atomically replaces the file at path, or creates it, with a content and a mode. The folder must exist. The
+// function write writes the content to its argument, a temporary *os.File in the same folder, which is then renamed
+// to path. Replace returns after file and folder were synced (fsync(2): syncing a file does not sync its name).
+// Errors are those of write and of the file system. After an error the previous file is unchanged, unless only the
+// sync of the folder failed.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -120,7 +120,8 @@ func Link(target, path string) error {
 // sync syncs a file, or the names in a folder, to disk (fsync(2)). Tests replace it to observe the calls.
 var sync = (*os.File).Sync
 
-// put writes a temporary file in the same folder, syncs it, and calls name to rename or link it to path.
+// put writes a temporary file in the same folder, syncs it, and calls the function name to rename or link the file to
+// path.
 func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600

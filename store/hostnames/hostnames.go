@@ -56,7 +56,7 @@ type Config struct {
 type Answer struct {
 	Addresses []string      // IP addresses, sorted as strings; may be empty
 	Again     time.Duration // pause before the next resolution
-	Wrong     string        // why Addresses are not those of complete, successful responses; empty: they are
+	Wrong     string        // why Addresses are not from complete, successful responses; empty: they are complete
 }
 
 // Leader resolves names while this process is the elected leader (Run). Its methods are safe for concurrent use, but

@@ -53,11 +53,11 @@ type family struct {
 	err       error         // no server answered, all servers failed, or the name does not exist
 }
 
-// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. before has the addresses of the last Answer. If
-// the query of a family fails, or the name does not exist, the result has the addresses of that family in before. If no
-// address results, the result is before. At most 16 addresses are returned; if there are more, Wrong states their
-// number. Again is the shorter TTL of both responses, between 30 s and 1 h; 30 s after a failure. Resolve blocks until
-// both queries have ended, or ctx ends.
+// Resolve queries the IPv4 and the IPv6 addresses of an absolute name. The last argument has the addresses of the
+// previous Answer. If the query of a family fails, or the name does not exist, the result has the previous addresses
+// of that family. If no address results, the result has all previous addresses. At most 16 addresses are returned; if
+// there are more, Wrong states their number. Again is the shorter TTL of both responses, between 30 s and 1 h; 30 s
+// after a failure. Resolve blocks until both queries have ended, or ctx ends.
 func (s Servers) Resolve(ctx context.Context, name string, before []string) Answer {
 	types := [2]uint16{dns.TypeA, dns.TypeAAAA}
 	var families [2]family

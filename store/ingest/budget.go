@@ -17,9 +17,9 @@ import (
 
 // budgets enforces the tenants' budgets, and reports the problems and metrics of tenants. A budget bounds objects,
 // bytes, and weights, which are estimates of memory in each replica (store/weight). The inventory offers each
-// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. The functions
-// of newBudgets connect budgets to the inventory: applies returns the applied records of an object, and apply is called
-// with each admitted object.
+// normalised object of a tenant (offer). Once all marked objects are normalised, it calls applyBudgets. Two
+// functions, parameters of newBudgets, connect budgets to the inventory. The first returns the applied records of an
+// object. The second is called with each admitted object.
 type budgets struct {
 	ledger  *ledger
 	weights *weights
@@ -56,7 +56,7 @@ func countedIn(id object.ID, system, root string) bool {
 }
 
 // followRoot applies a change of the root namespace. Objects of the root namespace are outside of budgets: waiting
-// objects of the new one are applied, and objects of the previous one are added to the ledger.
+// objects of the new root namespace are applied, and objects of the previous one are added to the ledger.
 func (w *inventory) followRoot() {
 	from, to := w.root, w.objects.Mesh().GetRootNamespace()
 	if w.root = to; w.budgets == nil || from == to {
@@ -82,7 +82,8 @@ func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
 
-// chargeOf returns the charge of an object's records, with their weight beside the presently applied records.
+// chargeOf returns the charge of an object's records, with the weight that they have in the mesh of the presently
+// applied records.
 func (b *budgets) chargeOf(records []model.Record) charge {
 	if len(records) == 0 {
 		return charge{}
@@ -184,7 +185,7 @@ func (w *inventory) applyBudgets() {
 	w.budgets.ledger.admit()
 }
 
-// applies returns the applied records of an object, which must exist.
+// applies returns the applied records of an object. The object must exist.
 func (w *inventory) applies(id object.ID) []model.Record { return w.objects.Get(id).Entry.records }
 
 // applyOffered applies the offered version of an object.

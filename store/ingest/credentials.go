@@ -193,8 +193,9 @@ func (w *inventory) misused() (all []object.Problem) {
 	return slices.Collect(maps.Keys(found))
 }
 
-// targetsOrOwn returns the targets of a use. While no workload is known, as in a folder with configuration alone, a
-// Secret without a stated namespace is in the namespace of the workloads, or else in that of the object.
+// targetsOrOwn returns the targets of a use. While no workload is known (for example in a folder with configuration
+// alone), the namespace of the workloads counts for a Secret without a stated namespace, or else the namespace of the
+// object.
 func (f *references) targetsOrOwn(reach map[string][]place, one SecretUse, by object.ID) []object.ID {
 	switch {
 	case len(f.sets) > 0:

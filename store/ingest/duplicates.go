@@ -9,8 +9,8 @@ import (
 
 // Two sources may read one cluster: a folder of files and its API server. If both have an object of the same kind,
 // namespace and name, the object of the API server applies (origin.Before), and the object of the folder is reported.
-// Policies of both apply, since without one of them requests could be permitted that this policy refuses. Likewise, an
-// object of a file takes precedence over one that was made from a machine's registration.
+// Policies of both sources apply: without one of them, requests could be permitted that the policy refuses. Likewise,
+// an object of a file takes precedence over one that was made from a machine's registration.
 
 // other returns the object of the same name in the source that precedes id's; for the API server, in the source that
 // follows. It returns nil if there is no such object. The order of sources is: API server, files, machines.

@@ -93,7 +93,8 @@ func (e *entry) offer(records []model.Record, waiting bool) {
 }
 
 // shareEndpoints replaces endpoints of an EndpointSlice by equal endpoints of its Pods' Workloads, so that memory
-// contains them once. Most are equal. The records must be new, and known to no other goroutine.
+// contains them once. Most endpoints of an EndpointSlice have such an equal. The records must be new, and known to no
+// other goroutine.
 func shareEndpoints(n *node, records []model.Record) {
 	var pods map[string]*model.Endpoint
 	for _, r := range records {

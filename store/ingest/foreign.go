@@ -180,8 +180,8 @@ func (l *Loop) logDiffering(state *kv.State) {
 // errAltered means that another writer wrote or deleted the head.
 var errAltered = errors.New("the head is not this leader's")
 
-// followOnce follows one watch, and moves from to the last revision that it has processed. It returns the reason of the
-// watch's end.
+// followOnce follows one watch, and advances the given position to the last revision that it has processed. It
+// returns the reason of the watch's end.
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -47,9 +47,9 @@ type Config struct {
 	// target. It is called by Run when they have changed, after a delay of up to checkAfter; nil: not called. It must
 	// not block.
 	Referred func([]object.Reference)
-	// Named is called by Run with the host names to resolve (normal.ResolvedID), sorted; nil: not called. It is called
-	// when the names or whole have changed. whole reports that all sources of configuration have emitted everything, so
-	// that no further names follow at present. Named must not block.
+	// Named is called by Run with the host names to resolve (normal.ResolvedID), sorted; nil: not called. It is
+	// called when one of its arguments has changed. The argument whole reports that all sources of configuration have
+	// emitted everything, so that no further names follow at present. Named must not block.
 	Named func(names []string, whole bool)
 	// KeySets is called like Named, with the IDs of the key sets to fetch (normal.KeysID), sorted; nil: not called.
 	KeySets func(needed []object.ID, whole bool)
@@ -136,9 +136,9 @@ func New(c Config) *Loop {
 }
 
 // Emit passes events of a source to Run, and returns before they are applied. The records of one call are written in
-// one batch, except Secrets with a private key, which follow once the key is sealed, and except calls that are divided
-// because one of their namespaces has many calls waiting (maxBefore). The batch may contain other changes too. Changes
-// of other namespaces may be written earlier. Emit clones the slice and does not block.
+// one batch, with two exceptions. Secrets with a private key follow once the key is sealed. A call about several
+// namespaces is divided if one of these namespaces has many calls waiting (maxBefore). The batch may contain other
+// changes too. Changes of other namespaces may be written earlier. Emit clones the slice and does not block.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
@@ -277,8 +277,8 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 	send(ctx, results, result)
 }
 
-// place returns the Place for the first head of this term. It is after the Place of the stored head, and after the
-// Place that Seen returns if both are of one chain.
+// place returns the Place for the first head of this term. It is after the Place of the stored head. It is also after
+// the Place that Seen returns, if this Place is of the same chain.
 func (l *Loop) place(head kv.Head) kv.Place {
 	var seen kv.Place
 	if l.Seen != nil {

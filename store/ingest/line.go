@@ -36,7 +36,7 @@ type segment struct {
 }
 
 // call is one call of a source. A call about several namespaces is applied as a whole once it is the first call of
-// each, or in parts if one of them has more than maxBefore earlier calls.
+// each of these namespaces. If one of them has more than maxBefore earlier calls, the call is applied in parts.
 type call struct {
 	Emit
 	spaces []string // namespaces of the events

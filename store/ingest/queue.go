@@ -136,7 +136,7 @@ func (q *queue) join(a, b *group) *group {
 	return a
 }
 
-// assign puts a group into the shortest queue of some namespaces. A group without keys to write is removed.
+// assign puts a group into the shortest queue of the given namespaces. A group without keys to write is removed.
 func (q *queue) assign(g *group, homes map[string]bool) {
 	if g.waits == 0 {
 		q.remove(g)
@@ -198,11 +198,11 @@ func (l *namespaceQueue) first() *group {
 	return l.groups[0]
 }
 
-// take removes groups for one batch, and calls add with each. It serves the queues in turn, each in its order, until
-// the batch is full. most is the capacity of the batch in keys, and add returns the remaining capacity. A group that
-// does not fit lets groups of other queues pass. The queues of such groups are served first in the next batch, whose
-// first group may exceed most. If any group waits, take calls add at least once, even if most is below 1. So a caller
-// that repeats take empties the queue.
+// take removes groups for one batch, and calls the function add with each. It serves the queues in turn, each in its
+// order, until the batch is full. most is the capacity of the batch in keys, and add returns the remaining capacity.
+// A group that does not fit lets groups of other queues pass. The queues of such groups are served first in the next
+// batch, whose first group may exceed most. If any group waits, take calls add at least once, even if most is below
+// 1. So a caller that repeats take empties the queue.
 func (q *queue) take(most int, add func(*group) (room int)) {
 	most = max(most, 1)
 	room := most
@@ -236,7 +236,7 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 	}
 }
 
-// earlier returns the earlier of two times. A zero time is unknown, and the other one is returned.
+// earlier returns the earlier of two times. If one time is zero (unknown), the other time is returned.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

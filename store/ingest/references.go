@@ -72,8 +72,8 @@ func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
 	return &references{usesOf: usesOf, uses: map[model.Key]use{}, gateways: map[string]selection{}, sets: map[workloads]*labelled{}}
 }
 
-// replace applies the change of an object's records. The new records are counted first, so unchanged labels do not make
-// found outdated.
+// replace applies the change of an object's records. The new records are counted first, so unchanged labels do not
+// mark the field found as outdated.
 func (f *references) replace(before, after []model.Record) {
 	if f.usesOf == nil {
 		return
@@ -99,7 +99,7 @@ func (f *references) replace(before, after []model.Record) {
 	}
 }
 
-// change marks found, and the result of misused, as outdated.
+// change marks the field found, and the result of misused, as outdated.
 func (f *references) change() { f.outdated, f.moved = true, true }
 
 // countGateway adds n (1 or -1) to the number of Gateways with the selector of r, if r is a Gateway.
@@ -137,7 +137,7 @@ func (f *references) count(w *model.Workload, n int) {
 	}
 }
 
-// find updates found, and reports whether it changed. root is the root namespace.
+// find updates the field found, and reports whether its value changed. root is the root namespace.
 func (f *references) find(root string) bool {
 	if root != f.root {
 		f.root = root

@@ -119,7 +119,7 @@ func (r *removals) reason(e object.Event) object.Why {
 	return e.Why
 }
 
-// hold stores the losses that have to be held. It calls sizes at most once.
+// hold stores the losses that have to be held. It calls the function sizes at most once.
 func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() removal.Sizes) {
 	sizes = sync.OnceValue(sizes)
 	held := r.memory.SelectHeld(at, losses, sizes)
@@ -134,8 +134,8 @@ func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() remova
 	r.version++
 }
 
-// recompare schedules the comparison of the stored records of objects whose hold has ended. It visits all of keys,
-// however few the objects are.
+// recompare schedules the comparison of the stored records of objects whose hold has ended. It visits the whole map
+// r.keys, however few the objects are.
 func (r *removals) recompare(ids ...object.ID) {
 	if len(ids) == 0 || len(r.keys) == 0 {
 		return
@@ -153,7 +153,7 @@ func (r *removals) recompare(ids ...object.ID) {
 	}
 }
 
-// drop removes changed keys from keys: these records are compared with the wanted ones instead.
+// drop removes changed keys from r.keys: these records are compared with the wanted ones instead.
 func (r *removals) drop(changed map[model.Key]bool) {
 	for key := range changed {
 		delete(r.keys, key)

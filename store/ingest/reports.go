@@ -205,11 +205,11 @@ func (l *Loop) Settled() bool { return l.settled.Load() }
 // The caller must unmap IPv4-mapped IPv6 addresses. It is safe for concurrent use.
 func (l *Loop) OfCluster(a netip.Addr) bool { return l.state.inventory.objects.Addresses().Has(a) }
 
-// Bounded returns the problems of a list that are within the bounds of problem.Bound. left has the numbers of problems
-// that the caller has already left out, by namespace; may be nil. If problems are left out, Bounded adds one problem
-// with their number for each namespace. It does so for at most problem.Most namespaces, and adds one problem for all
-// others. The result is then sorted by normal.CompareProblems. Otherwise Bounded returns the list all itself. It does
-// not change its arguments.
+// Bounded returns the problems of a list that are within the bounds of problem.Bound. The map left has the numbers of
+// problems that the caller has already left out, by namespace; may be nil. If problems are left out, Bounded adds one
+// problem with their number for each namespace. It does so for at most problem.Most namespaces, and adds one problem
+// for all others. The result is then sorted by normal.CompareProblems. If no problem is left out, Bounded returns its
+// first argument itself. It does not change its arguments.
 func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown, more := problem.Bound(all, func(p object.Problem) (string, object.ID) { return NamespaceOf(p), p.ID })
 	if len(left)+len(more) == 0 {

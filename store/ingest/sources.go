@@ -72,8 +72,8 @@ type Remotes struct {
 
 func (Remotes) event() {}
 
-// Expect replaces the list of sources of other clusters. The caller must emit object.Forget for a removed source
-// before. Expect does not block. A later call replaces a call that Run has not processed yet.
+// Expect replaces the list of sources of other clusters. For a removed source, the caller must emit object.Forget
+// before this call. Expect does not block. A later call replaces a call that Run has not processed yet.
 func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 
 // remotes tracks the sources of other clusters, which are API servers. The leader does not wait for them: the stored
@@ -81,7 +81,7 @@ func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 // has no clusters.
 type remotes struct {
 	whole map[origin.Origin]bool // sources that have emitted everything
-	known bool                   // the list now is valid (Remotes.Known)
+	known bool                   // the list in the field now is valid (Remotes.Known)
 	now   map[origin.Origin]bool // sources in the present list
 	again bool                   // the store has to be compared, since a source has emitted everything or the list has changed
 }
@@ -116,7 +116,7 @@ func (r *remotes) beginAgain(o origin.Origin) bool {
 	return true
 }
 
-// beginComparison clears again, since a load of the store begins.
+// beginComparison resets r.again, since a load of the store begins.
 func (r *remotes) beginComparison() {
 	if r != nil {
 		r.again = false

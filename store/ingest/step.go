@@ -166,7 +166,7 @@ func (s *State) collect() {
 }
 
 // startComparison begins a full comparison. It returns nil while this process does not lead, or a source has not
-// emitted everything. again makes the Loop pause before the load.
+// emitted everything. If again is true, the Loop pauses before the load.
 func (s *State) startComparison(again bool) []Effect {
 	if !s.leading || !s.sources.complete() {
 		return nil
@@ -219,7 +219,7 @@ func (s *State) flush() []Effect {
 	return []Effect{Write{Batch: batch, Since: since}}
 }
 
-// endBatch applies the outcome of a batch. on reports whether another batch may be written at once.
+// endBatch applies the outcome of a batch. The second result reports whether another batch may be written at once.
 func (s *State) endBatch(e Written) (effects []Effect, on bool) {
 	batch := s.writes.takeBatch()
 	switch e.Outcome {

@@ -29,8 +29,8 @@ const (
 	resources
 )
 
-// resource describes each resource in messages. unit is the factor from its unit to that of the message, of is a noun,
-// and flag is the flag of its limit.
+// resource describes each resource for messages. The field unit is the factor from the unit of a charge to the unit
+// of the message. The field of is a noun with this unit, and flag is the flag that sets the limit.
 var resource = [resources]struct {
 	unit     int
 	of, flag string

@@ -60,8 +60,8 @@ func (w *weights) measure(records []model.Record) []weight.Load {
 	return loads
 }
 
-// sum returns the weight of measured records beside the applied ones. It calls read, if not nil, with each fact on
-// which the weight depends.
+// sum returns the weight that measured records have in the mesh of the applied records. It calls the function read,
+// if not nil, with each fact on which the weight depends.
 func (w *weights) sum(loads []weight.Load, read func(weight.Read)) (sum weight.Weight) {
 	for _, l := range loads {
 		sum = sum.Plus(w.index.Weigh(l, read))
@@ -83,8 +83,8 @@ func (w *weights) again(id object.ID) weight.Weight {
 	return w.sum(o.loads, w.reading(id, o))
 }
 
-// standing returns the present weight of the applied records of an offered object. If a fact behind it changes, the
-// offer becomes stale.
+// standing returns the present weight of the applied records of an offered object. If a fact on which this weight
+// depends changes, the offer becomes stale.
 func (w *weights) standing(id object.ID, records []model.Record) weight.Weight {
 	return w.sum(w.measure(records), w.reading(id, w.offers[id]))
 }

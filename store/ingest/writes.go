@@ -117,7 +117,7 @@ func (w *writes) standing(key model.Key) bool {
 	return w.wanted.awaitingSeal[key] != nil || w.refused[key] > 0 || w.wanted.records[key] == nil && !w.queue.waitsFor(key)
 }
 
-// idle reports whether no key and no head waits.
+// idle reports whether neither a key nor a head waits to be written.
 func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
 
 // fill is the maximum number of records of a batch with more than one group. Such a batch usually is one transaction of

@@ -186,9 +186,10 @@ func (j *evaluation) namespaceOf(host string) (namespace string, named bool) {
 	return rest[at+1:], at > 0
 }
 
-// short adds a breach for a host that the DNS search lists of Pods complete to the name of a Service. Such hosts are a
-// single label, also after "*.", any name that ends in .svc, and [POD.]NAME.NAMESPACE if another tenant has that
-// Service and the Service is not younger than the record. The result is true if a breach was added.
+// short adds a breach for a host that the DNS search lists of Pods complete to the name of a Service. There are three
+// kinds of such hosts: a single label, also after "*."; any name that ends in .svc; and [POD.]NAME.NAMESPACE, if
+// another tenant has that Service and the Service is not younger than the record. The result is true if a breach was
+// added.
 func (j *evaluation) short(field, host string) bool {
 	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
 	labels := strings.Split(name, ".")
@@ -213,7 +214,8 @@ func (j *evaluation) short(field, host string) bool {
 }
 
 // routed adds a breach for a host of a VirtualService if a ServiceEntry of another tenant owns the host, a wildcard
-// that covers the host, or a host that it covers. The host is outside of the cluster's domain.
+// that covers the host, or, if the host is itself a wildcard, a host that this wildcard covers. The host is outside
+// of the cluster's domain.
 //
 // The oldest ServiceEntry with a host owns it. Entries that are younger than the VirtualService do not count. An entry
 // for a wildcard does not count either if it is younger than the own tenant's entry for a more specific host.

@@ -34,8 +34,8 @@ const (
 // discoveryPath is the path of an issuer's discovery document (OpenID Connect Discovery 1.0, section 4).
 const discoveryPath = "/.well-known/openid-configuration"
 
-// never lists the addresses that are always blocked: link-local and other addresses at which clouds serve credentials
-// of machines, and addresses of no single host (unspecified, multicast, broadcast).
+// never is the list of the addresses that are always blocked: link-local and other addresses at which clouds serve
+// credentials of machines, and addresses of no single host (unspecified, multicast, broadcast).
 var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "fe80::/10", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32", "::/128",
 	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
 
@@ -96,8 +96,8 @@ func (f *Fetcher) allowed(address string) error {
 	return nil
 }
 
-// meant returns the addresses that packets to a may reach: a itself, without zone and IPv4 mapping, and the IPv4
-// address that it embeds (NAT64, IPv4-compatible, 6to4).
+// meant returns the addresses that packets to an address may reach: the address itself, without zone and IPv4
+// mapping, and the IPv4 address that is embedded in it (NAT64, IPv4-compatible, 6to4).
 func meant(a netip.Addr) []netip.Addr {
 	a = a.WithZone("").Unmap()
 	all := []netip.Addr{a}

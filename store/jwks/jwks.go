@@ -1,6 +1,7 @@
 // Package jwks fetches the key sets that verify tokens (RequestAuthentication, jwksUri and issuer). Only navarchd's
-// leader fetches key sets. It fetches each again after a fixed interval, and emits it as an object to the ingester,
-// which converts objects to records. The last good keys stay in use while a server fails or sends something else.
+// leader fetches key sets. It fetches each key set again after a fixed interval, and emits the keys as an object to
+// the ingester, which converts objects to records. The last good keys stay in use while a server fails or sends
+// something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects with the keys of a source (normal.KeysID). Reads: the sources
 // that the ingester needs. Never: fetches other URLs; is called by planning or pushing; creates a key.

@@ -44,9 +44,9 @@ func (s *Store) blobKey(path string) (string, error) {
 }
 
 // Blobs lists a folder in order of paths, at one revision, and returns that revision. folder must end with a slash and
-// be of an allowed family (blobFamilies, fleetFamilies). The read is linearizable. A since above 0 leaves out blobs
-// that were last written at that revision or before. Errors: another folder, ErrCompacted if etcd compacts the revision
-// between two pages, ErrForbidden, or etcd does not answer.
+// be of an allowed family (blobFamilies, fleetFamilies). The read is linearizable. If since is above 0, blobs that
+// were last written at this revision or before are left out. Errors: another folder, ErrCompacted if etcd compacts
+// the revision between two pages, ErrForbidden, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // Place is the position of a complete head in the sequence of heads that a revision's leaders write. It shows whether a
-// restore of etcd lost state. Revisions and the cluster's id do not: a restore may keep, change or raise them (etcdutl
-// snapshot restore --bump-revision). Heads of older builds have the zero Place.
+// restore of etcd lost state. Revisions and the cluster's id do not show it: a restore may keep, change or raise them
+// (etcdutl snapshot restore --bump-revision). Heads of older builds have the zero Place.
 type Place struct {
 	Chain uint64 // random number of the first leader of the chain, copied by later leaders; 0: not known
 	Term  uint64 // term of the leader; each full comparison with the stored records begins a higher term
@@ -27,7 +27,7 @@ const maxTerm = 1 << 62
 // Known reports whether p has a chain. Heads of older builds have no chain.
 func (p Place) Known() bool { return p.Chain != 0 }
 
-// Before reports whether p is earlier than other in the same chain. It is false for unknown places.
+// Before reports whether p is earlier than the other place in the same chain. It is false for unknown places.
 func (p Place) Before(other Place) bool {
 	return p.Known() && p.Chain == other.Chain && cmp.Or(cmp.Compare(p.Term, other.Term), cmp.Compare(p.Seq, other.Seq)) < 0
 }
@@ -35,9 +35,10 @@ func (p Place) Before(other Place) bool {
 // sameTerm reports whether both places are of one term of one chain, or both are unknown.
 func (p Place) sameTerm(other Place) bool { return p.Chain == other.Chain && p.Term == other.Term }
 
-// Next returns the place with which a new term begins, with Seq 0. Its term is after p, and after seen if both are in
-// one chain. The chain is p's, else that of seen, else a random one. If the term would reach maxTerm, a new chain
-// begins.
+// Next returns the place with which a new term begins, with Seq 0. p is the stored place, and seen is the newest
+// place that this process has read. The new term is above p's term, and above seen's term if both are in one chain.
+// The new chain is the chain of p, or else of seen, or else a random one. If the term would reach maxTerm, a new
+// chain begins.
 //
 // The term is at least the milliseconds since 1970, so that even a leader that does not know of lost heads exceeds
 // their terms. Within a store that was never restored, the order of terms needs no clock.

@@ -165,8 +165,8 @@ func (s *Store) headFor(ctx context.Context, b Batch) (Head, error) {
 	return head, nil
 }
 
-// fenced writes one transaction and returns its revision. Errors: ErrDeposed if the epoch no longer leads, ErrStale if
-// the head's revision is not head, or etcd's.
+// fenced writes one transaction and returns its revision. Errors: ErrDeposed if the epoch no longer leads, ErrStale
+// if the head does not have the given revision, or etcd's.
 func (s *Store) fenced(ctx context.Context, epoch Epoch, head int64, ops []clientv3.Op) (int64, error) {
 	resp, err := s.client.Txn(ctx).
 		If(fence(epoch), clientv3.Compare(clientv3.ModRevision(s.prefix+headPath), "=", head)).

@@ -98,8 +98,8 @@ func digest(path string, value model.Hash) (high, low uint64) {
 // Kind returns the Contents of one kind, named by the first part of its paths.
 func (c Contents) Kind(name string) KindContents { return c.kinds[name] }
 
-// CopyKind replaces the Contents of one kind by those in other. c must be Known. Like Replace it changes c and its
-// plain copies.
+// CopyKind replaces the Contents of one kind by those that the other Contents have for this kind. c must be Known.
+// Like Replace it changes c and its plain copies.
 func (c Contents) CopyKind(name string, other Contents) {
 	if kind, is := other.kinds[name]; is {
 		c.kinds[name] = kind

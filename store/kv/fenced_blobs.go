@@ -12,15 +12,17 @@ type FencedBlobs struct {
 	done   []func()
 }
 
-// FencedBlobs returns an empty collection. One transaction writes up to most blobs, and their bytes must fit in it.
+// FencedBlobs returns an empty collection. The parameter most is the maximum number of blobs in one transaction.
+// Their bytes must fit in a transaction.
 func (s *Store) FencedBlobs(epoch Epoch, most int) *FencedBlobs {
 	return &FencedBlobs{store: s, epoch: epoch, most: most}
 }
 
-// Set collects the write of a blob, or its deletion if raw is empty. The call that collects the last of most blobs, or
-// Flush, sends the transaction. Once the blob is stored, done is called, in the same goroutine. A path must not be set
-// twice in one transaction. Errors are those of ChangeFenced; they may concern any blob whose done was not called.
-// After an error the next Set first writes the collected blobs; if that fails again, its own blob is not collected.
+// Set collects the write of a blob, or its deletion if raw is empty. The transaction is sent by the call that
+// collects the maximum number of blobs, or by Flush. Once the blob is stored, done is called, in the same goroutine.
+// A path must not be set twice in one transaction. Errors are those of ChangeFenced; they may concern any blob whose
+// done was not called. After an error of Set, the next Set first writes the collected blobs; if that fails again, it
+// does not collect its own blob.
 func (b *FencedBlobs) Set(ctx context.Context, path string, raw []byte, done func()) error {
 	if len(b.done) == b.most { // the last Flush has failed
 		if err := b.Flush(ctx); err != nil {

@@ -33,10 +33,11 @@
 // reads the record's earlier value from etcd's history. If the records differ from the head, Load returns the state at
 // the head's revision, while etcd has that revision. A watch from there delivers later changes.
 //
-// A mirror computes the same sums as it reads, and compares them at each complete head. It does not publish a kind that
-// differs, and lists the store again, at once and then with longer and longer pauses. If the list differs too, the
-// mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is not
-// ready. navarchctl store adopt, as an elected candidate, writes a head that agrees with the stored records.
+// A mirror computes the same sums while it reads the records, and compares them at each complete head. It does not
+// publish a kind that differs, and lists the store again, at once and then with longer and longer pauses. If the list
+// differs too, the mirror reports the kind (mirror.Held). A mirror without a good state of a known kind, in memory or
+// on disk, is not ready. navarchctl store adopt, as an elected candidate, writes a head that agrees with the stored
+// records.
 //
 // # Restored stores
 //

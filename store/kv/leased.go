@@ -13,8 +13,8 @@ type Leased struct {
 	lease  *Lease // nil: not acquired, or dropped
 }
 
-// Leased returns a Leased without a lease. length is that of its leases, in whole seconds; Put reports an invalid
-// length.
+// Leased returns a Leased without a lease. length is the length of its leases, in whole seconds; Put reports an
+// invalid length.
 func (s *Store) Leased(length time.Duration) *Leased { return &Leased{store: s, length: length} }
 
 // Lost returns the channel of Lease.Lost, or nil without a lease. Once the channel is closed, the owner must call Drop

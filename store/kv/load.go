@@ -90,9 +90,9 @@ func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	return s.load(ctx, revision, Value.Hashed)
 }
 
-// LoadHashes does the same as Load, but keeps Value.Raw only where whole returns true for the path. All values have
-// their hash and size. It is for comparisons: the raw records of many clusters would need much memory. Errors are those
-// of Load.
+// LoadHashes does the same as Load, but keeps Value.Raw only for paths that the predicate selects. All values have
+// their hash and size. It is for comparisons: the raw records of many clusters would need much memory. Errors are
+// those of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
 		if v = v.Hashed(); !whole(v.Path) {
@@ -102,7 +102,7 @@ func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path 
 	})
 }
 
-// load lists records, each as keep returns it.
+// load lists records; keep converts each of them to the value that State.Values has.
 func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) 
 
 // Before reads the records at some paths (below records/) as they were just before a revision, which must be above 1.
 // The result has the order of paths; an absent record has a nil Raw. Errors: ErrCompacted if etcd no longer has the
-// revision before; others are etcd's.
+// preceding revision; others are etcd's.
 func (s *Store) Before(ctx context.Context, paths []string, revision int64) ([]Value, error) {
 	values := make([]Value, 0, len(paths))
 	for some := range slices.Chunk(paths, MaxTxnOps) {

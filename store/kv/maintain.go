@@ -14,8 +14,8 @@ import (
 )
 
 // Thresholds for defragmentation. Compaction frees space inside the file, and defragmentation returns it to the disk.
-// Defragmentation blocks the server for about a second per 100 MiB in use. So Maintain waits until it frees at least as
-// much as is in use.
+// Defragmentation blocks the server for about a second per 100 MiB in use. So Maintain waits until a defragmentation
+// frees at least as much as is in use.
 const (
 	defragSlack = 32 << 20 // bytes: the least gain, unless the file is filling
 	fillingPart = 0.8      // of the quota: from there on, a gain of a tenth of the quota suffices

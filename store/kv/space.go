@@ -23,7 +23,7 @@ const (
 
 // Space warns when etcd has used 80 % of its quota; at 100 % etcd refuses all writes. For an external etcd, it also
 // warns about a history that is not compacted; it does not compact the history, because other users of etcd may need
-// it. One goroutine calls Run or Measure; any goroutine may call Warning. Set the fields before.
+// it. One goroutine calls Run or Measure; any goroutine may call Warning. Set the fields before the first call.
 type Space struct {
 	Size  func(context.Context) (Size, error) // Store.Size; not nil
 	Quota int64                               // in bytes, for an etcd that does not report its quota (before 3.6)

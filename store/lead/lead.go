@@ -25,8 +25,8 @@ import (
 // Config configures a candidate. Store and Name are required.
 type Config struct {
 	Store *kv.Store
-	// Path is the full key of the election's folder in etcd, without a slash at the end. Empty: that of the revision's
-	// ingester (kv.Store.LeaderPath).
+	// Path is the full key of the election's folder in etcd, without a slash at the end. Empty: the folder of the
+	// election of the revision's ingesters (kv.Store.LeaderPath).
 	Path   string
 	Name   string        // of this process, the value of its election key
 	Lease  time.Duration // length of the lease, in whole seconds; 0: 10 s
@@ -41,7 +41,7 @@ type Config struct {
 type Elector struct {
 	cfg   Config
 	epoch atomic.Pointer[kv.Epoch] // nil while this process does not lead
-	lease atomic.Int64             // of the epoch
+	lease atomic.Int64             // ID of the lease of the epoch
 }
 
 // New returns a candidate. Errors: Store or Name is missing, or Lease is not a whole number of seconds.
@@ -156,7 +156,7 @@ func (e *Elector) Run(ctx context.Context, fn func(context.Context, kv.Epoch) er
 	return ctx.Err()
 }
 
-// clear deletes the election keys of earlier processes, unless done is set, and sets it.
+// clear deletes the election keys of earlier processes, and sets *done. It does nothing if *done is set.
 func (e *Elector) clear(ctx context.Context, done *bool) error {
 	if *done {
 		return nil

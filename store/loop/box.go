@@ -1,7 +1,7 @@
 // Package loop contains common parts of loops. Box merges values for a slow reader, Run runs loops together, Pause
 // waits, and Yielder lets other goroutines run during a long computation.
 //
-// Owns: nothing. Reads: nothing of ours. Never: drops a value; grows with the number of values.
+// Owns: nothing. Reads: nothing. Never: drops a value; grows with the number of values.
 package loop
 
 import (
@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// Box passes values from any number of writers to one reader. It contains one value at most and merges later ones into
-// it. So writers never wait for the reader, and the box does not grow with the reader's delay. Safe for concurrent use.
+// Box passes values from any number of writers to one reader. It contains one value at most, and merges later values
+// into the waiting value. So writers never wait for the reader, and the box does not grow with the reader's delay.
+// Safe for concurrent use.
 type Box[T any] struct {
 	mu    sync.Mutex // merge is called under it and must not use the box
 	merge func(waiting, next T) T

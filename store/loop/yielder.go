@@ -12,15 +12,15 @@ const (
 	yieldAfter = time.Millisecond / 2
 	// crowdedAfter is the duration of a yield from which on the processors count as crowded.
 	crowdedAfter = 4 * yieldAfter
-	// crowdedFor is the time for which the processors count as crowded, as a multiple of the duration of that yield. The
-	// next yield then measures again, so measuring costs a twentieth of the time.
+	// crowdedFor is the time for which the processors count as crowded, as a multiple of the duration of that yield.
+	// The next yield then measures again, so measuring costs a twentieth of the time at most.
 	crowdedFor = 20
 	// longestRun bounds the time between two yields. Go would preempt the computation soon after it.
 	longestRun = 8 * time.Millisecond
 )
 
-// crowdedUntil is the time in nanoseconds since start until which the processors count as crowded. It is the process's,
-// because computations are often too short to find out for themselves.
+// crowdedUntil is the time in nanoseconds since start until which the processors count as crowded. All computations
+// of the process share this time, because a single one is often too short to measure it.
 var (
 	crowdedUntil atomic.Int64
 	start        = time.Now()
@@ -32,8 +32,8 @@ var (
 // wait ten milliseconds at each goroutine. Yields do not change results. One goroutine at a time may use a Yielder.
 type Yielder struct {
 	began   time.Time     // the beginning, or the last yield
-	patient bool          // it waits for the whole queue in a crowd, too
-	waited  time.Duration // by the last yield
+	patient bool          // also in a crowd, the Yielder waits for the whole queue
+	waited  time.Duration // duration of the last yield
 }
 
 // NewYielder returns a Yielder for a computation that begins now and that all proxies wait for. runtime.Gosched appends

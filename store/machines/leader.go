@@ -12,7 +12,7 @@ import (
 // WorkloadEntries stores the WorkloadEntries of machines: in Kubernetes, or as records if the configuration comes from
 // files alone. Leader.Run calls both methods in its goroutine.
 type WorkloadEntries interface {
-	// Want replaces the target states of all entries. It may keep all, without changing the machines in it.
+	// Want replaces the target states of all entries. Want may keep the map, but must not change the machines in it.
 	Want(all map[Name]Wanted)
 	// There returns the existing entries of machines, and a channel that is closed when they change. A nil channel
 	// means that only Want changes them.

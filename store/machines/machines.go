@@ -35,8 +35,8 @@ const (
 	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of an agent's message about health
 	// MostOfCredential bounds the entries of one credential of an account: a quarter, as for all other budgets that
-	// credentials share (push/budget). It does not depend on the number of credentials, so all processes decide alike,
-	// in whatever order machines connect.
+	// credentials share (push/budget). This bound does not depend on the number of credentials, so all processes
+	// decide alike, in whatever order machines connect.
 	MostOfCredential = MostOfAccount / 4
 )
 

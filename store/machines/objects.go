@@ -17,9 +17,9 @@ func Origin() origin.Origin { return origin.New("", origin.Machines) }
 // cannot change entries that are in files: their health stays as in the file. One goroutine uses it, for one term. Only
 // Emit must be set.
 type Objects struct {
-	Emit    func([]object.Event) // to the ingester
+	Emit    func([]object.Event) // passes events to the ingester
 	emitted map[Name]string      // JSON
-	of      map[Name]string      // service account
+	of      map[Name]string      // service account of each emitted entry
 	synced  bool
 }
 

@@ -53,9 +53,9 @@ func NewRegistry(grace time.Duration) *Registry {
 }
 
 // Step returns the target states of all known entries, given the reports of all replicas and the existing entries. It
-// keeps pointers into reports, which must not change afterwards. An entry that is Gone stays in the result until it no
-// longer exists. problems names the machines that are left out. wait is the time after which the result changes without
-// other arguments; 0: never.
+// keeps pointers into reports, which must not change afterwards. An entry that is Gone stays in the result until the
+// entry no longer exists. problems names the machines that are left out. wait is the time after which the result
+// changes even if reports and entries stay the same; 0: never.
 func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem,
 	wait time.Duration) {
 	for _, e := range there {
@@ -152,8 +152,8 @@ func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
 	return out, problems
 }
 
-// first reports whether a precedes b. They are different machines, and neither is the known holder of the entry: the
-// leader has changed, or the holder has left. The older connection precedes.
+// first reports whether a precedes b. The two are different machines, and neither is the known holder of the entry:
+// the leader has changed, or the holder has left. The older connection precedes.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()

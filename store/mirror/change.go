@@ -2,7 +2,7 @@ package mirror
 
 // Merge joins c and its successor next into one change, from c.Old to next.New. A record that returned to its old
 // pointer is left out. A record that was replaced by an equal one is an edit, because its pointer differs in the new
-// snapshot. Committed is that of c, or that of next if c's is zero.
+// snapshot. Committed of the result is that of c, or that of next if c has a zero one.
 func (c Change) Merge(next Change) Change {
 	merged := Change{Old: c.Old, New: next.New, Committed: c.Committed}
 	if merged.Committed.IsZero() {

@@ -50,9 +50,9 @@ type Seen struct {
 // etcd does not answer or is another store, this replica may be behind without knowing. So it waits for the client's
 // revision, unless that is of another cluster. If ctx ends first, the error is ErrBehind and wraps the context's.
 //
-// The client's place is compared in any case, with the same error. It shows that etcd was restored from a backup older
-// than the client's state, even if this replica remembers nothing newer. A client with a forged place delays only
-// itself.
+// The client's place is compared in any case, with the same error. The place shows that etcd was restored from a
+// backup older than the client's state, even if this replica remembers nothing newer. A client with a forged place
+// delays only itself.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	revision, none := m.confirmed(ctx)
 	switch {
@@ -119,7 +119,7 @@ func (m *Mirror) reach(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// until waits for a snapshot that satisfies enough. The error is the context's.
+// until waits for a snapshot for which the predicate enough is true. The error is the context's.
 func (m *Mirror) until(ctx context.Context, enough func(*Snapshot) bool) error {
 	for {
 		m.mu.Lock()

@@ -46,12 +46,13 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is the place of the newest head that the replica read. After a restart, a restored etcd with an older head
-	// is rejected.
+	// Place is the place, in the leaders' chain of heads, of the newest head that the replica read. After a restart,
+	// a restored etcd with an older head is rejected.
 	Place   string    `json:"place,omitempty"`
 	Saved   time.Time `json:"saved"` // time of the write; the snapshot was then etcd's newest state, or shortly before
 	Records int       `json:"records"`
-	// Unknown lists the records of kinds that the writing build did not know. Namespaces that they close stay closed.
+	// Unknown lists the records of kinds that the writing build did not know. Namespaces whose proxies are not served
+	// because of these records are not served after a restart either.
 	Unknown []model.Unknown `json:"unknown,omitempty"`
 }
 
@@ -70,7 +71,7 @@ func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	return encodeSnapshot(w, head, s, func(r model.Record) (model.Record, error) { return r, nil })
 }
 
-// encodeSnapshot is writeSnapshot with a function that returns the record to write in place of one.
+// encodeSnapshot does the same as writeSnapshot, but writes the result of the given function in place of each record.
 func encodeSnapshot(w io.Writer, head diskHead, s *Snapshot, of func(model.Record) (model.Record, error)) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
@@ -282,8 +283,8 @@ func (d *Disk) remembers() kv.Place {
 // maxSkew bounds how far a snapshot's time may be ahead of the clock, because clocks may be corrected.
 const maxSkew = 10 * time.Minute
 
-// load reads the file. Errors: it is missing, damaged, too old, from the future, or of another mesh. The snapshot is
-// nil only if the file could not be decoded.
+// load reads the file. Errors: the file is missing, damaged, too old, from the future, or of another mesh. The
+// snapshot is nil only if the file could not be decoded.
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 	file, err := durable.Open(d.Path, maxDisk)
 	if err != nil {
@@ -307,9 +308,9 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 }
 
 // keep writes the newest snapshot to disk until ctx ends: after changes, at most once per disk.Every, and once at the
-// end. While etcd answers, an unchanged snapshot is written again every MaxAge/24, because the file's time states when
-// the snapshot was last known to be etcd's newest. A snapshot that was read before etcd went away or was restored is
-// still written once.
+// end. While etcd answers, an unchanged snapshot is written again every MaxAge/24, because the file's time states
+// when the snapshot was last known to be etcd's newest. A snapshot that was read before etcd went away, or before
+// etcd was restored, is still written once.
 func (m *Mirror) keep(ctx context.Context) {
 	disk := m.cfg.Disk
 	var written *Snapshot

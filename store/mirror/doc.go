@@ -6,9 +6,10 @@
 // Snapshot consists of two immutable radix trees, by key and by host. A new snapshot shares nearly all of the previous
 // one. Records with equal content keep their pointers. Change contains two snapshots and the edits between them.
 //
-// fold (pure) contains the state that was read from etcd. Its base is the last complete state. Its staged values belong
-// to an incomplete batch or to a held kind. Its sums of the stored records are compared with the head. Mirror publishes
-// snapshots to subscribers. Each subscriber has a box that merges the changes it has not received yet.
+// fold (pure) contains the state that was read from etcd. Its base is the last complete state. Its staged values
+// belong to an incomplete batch, or to a held kind: a kind whose stored records contradict the head. Its sums of the
+// stored records are compared with the head. Mirror publishes snapshots to subscribers. Each subscriber has a box
+// that merges the changes it has not received yet.
 //
 // # One change
 //

@@ -41,7 +41,7 @@ type fold struct {
 	unread  map[string]model.Hash // by path: hashes of the stored values in bad and unknown
 	head    kv.Head               // the newest head
 
-	stored    kv.Contents // of all values that were read, updated with each change
+	stored    kv.Contents // sums of all values that were read, updated with each change
 	held      []Held      // kinds of the last complete state that contradict its head
 	unchecked string      // reason for which held could not be computed; empty: it was
 }
@@ -51,8 +51,8 @@ func newFold() *fold {
 		unread: map[string]model.Hash{}, stored: kv.NewContents()}
 }
 
-// load replaces all staged values by those of a list, and returns the result of complete. It is false if the list is
-// not complete.
+// load replaces all staged values by those of a list, and returns the result of the method complete. The result is
+// false if the list is not complete.
 func (f *fold) load(state *kv.State) (Change, bool) {
 	f.head, f.stored = state.Head, state.Contents.Clone()
 	if !f.stored.Known() {
@@ -89,9 +89,9 @@ func (f *fold) load(state *kv.State) (Change, bool) {
 	return f.complete(state.Complete, time.Time{}, state.Head.Place, state.Said)
 }
 
-// follows returns an error if an update cannot be the next one. Every head names the complete head before it. If that
-// differs from the last complete head that was read, updates are missing, or etcd has another history with the same
-// revisions.
+// follows returns an error if an update cannot be the next one. Every head names the complete head before it. If the
+// named head differs from the last complete head that was read, updates are missing, or etcd has another history with
+// the same revisions.
 func (f *fold) follows(u kv.Update) error {
 	if u.Head == nil || u.Head.Err != nil || u.Head.Revision == 0 || u.Head.LastComplete == f.head.CompleteRevision() {
 		return nil
@@ -100,7 +100,8 @@ func (f *fold) follows(u kv.Update) error {
 		u.Head.Revision, u.Head.LastComplete, f.head.CompleteRevision())
 }
 
-// apply stages the values of one revision. If its head is complete, it returns the result of complete, otherwise false.
+// apply stages the values of one revision. If the head of the update is complete, apply returns the result of the
+// method complete, otherwise false.
 func (f *fold) apply(u kv.Update) (Change, bool) {
 	for _, v := range u.Values {
 		v = v.Hashed()
@@ -142,16 +143,16 @@ func (f *fold) compare(said kv.Contents) {
 }
 
 // withholds reports whether the value at a path stays out of the snapshot because its kind is held. Before the first
-// snapshot, unknown kinds are let through: their records may close the replica for some proxies.
+// snapshot, records of unknown kinds are not withheld, because they may forbid to serve some proxies.
 func (f *fold) withholds(path string) bool {
 	kind, _, _ := strings.Cut(path, "/")
 	i := slices.IndexFunc(f.held, func(h Held) bool { return h.Kind == kind })
 	return i >= 0 && (f.published || f.held[i].known())
 }
 
-// complete makes a snapshot at revision from the staged values, except those of held kinds. The result is false if
-// there is nothing to publish. The first snapshot waits until every record decodes and no known kind is held: a proxy
-// would lose the resources of a missing record.
+// complete makes a snapshot at the given revision from the staged values, except those of held kinds. The result is
+// false if there is nothing to publish. The first snapshot waits until every record decodes and no known kind is
+// held: a proxy would lose the resources of a missing record.
 func (f *fold) complete(revision int64, committed time.Time, place kv.Place, said kv.Contents) (Change, bool) {
 	f.compare(said)
 	var puts []model.Record

@@ -22,7 +22,7 @@ type follower struct {
 	at       kv.Position // read up to here; zero: list first
 	seen     kv.Position // the newest position of the store
 	behind   int         // consecutive checks that saw a newer head than the watch delivered
-	patience int         // such checks that are tolerated: the next one restarts the watch
+	patience int         // number of such checks that are tolerated before the watch is restarted
 	status   Status      // the last published status
 	restored bool        // the snapshot on disk was tried
 	held     []Held      // held kinds, confirmed by a list
@@ -140,8 +140,8 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-// list reads the whole store and publishes the differences. It first requests the status, which has a timeout. A list
-// has no timeout, and etcd's client would wait for a connection.
+// list reads the whole store and publishes the differences. It first requests the status, because that request has a
+// timeout. A list has no timeout, and etcd's client would wait for a connection.
 func (f *follower) list(ctx context.Context) error {
 	if a := f.requestStat(ctx, f.seen, f.place()); a.err != nil {
 		return a.err
@@ -216,8 +216,9 @@ func (m *Mirror) requestStat(ctx context.Context, seen kv.Position, place kv.Pla
 	return answer{seen, place, stat, err}
 }
 
-// check compares a status of the store with the state that was read. It detects a watch that died silently, and a store
-// that went back: there, a watch delivers nothing until the store reaches the watch's revision again.
+// check compares a status of the store with the state that was read. It detects a watch that died silently, and a
+// store that went back: from such a store, a watch delivers nothing until the store reaches the watch's revision
+// again.
 func (f *follower) check(a answer) error {
 	if a.err != nil {
 		f.setStatus(func(s *Status) { s.Away = a.err })

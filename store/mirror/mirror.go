@@ -61,10 +61,10 @@ type Mirror struct {
 
 // Status is the state of the loop. Its slices must not be changed.
 type Status struct {
-	Revision int64       // of the published snapshot; 0: none is published
+	Revision int64       // revision of the published snapshot; 0: none is published
 	Seen     kv.Position // the newest position of the store
 	Head     kv.Head     // the newest head that was read
-	Place    kv.Place    // of the newest head that was read, by this process or by the one that wrote the snapshot on disk
+	Place    kv.Place    // place of the newest head that this process, or the writer of the disk's snapshot, has read
 	Problems []Problem
 	Unknown  []model.Unknown // records of kinds that this build does not know; the mirror is ready all the same
 	Held     []Held          // kinds whose stored records contradict the head, by kind; their last good records stay in use

@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Write encodes the records of a snapshot for another process, in the form of the file on disk. of returns the record
-// that is written in place of each; it is not nil. Errors are those of w, of `of` and of the encoding.
+// Write encodes the records of a snapshot for another process, in the form of the file on disk. The function `of`
+// must not be nil. It returns the record that is written in place of its argument. Errors are those of w, of `of` and
+// of the encoding.
 func Write(w io.Writer, s *Snapshot, saved time.Time, of func(model.Record) (model.Record, error)) error {
 	return encodeSnapshot(w, diskHead{Revision: s.Revision(), Saved: saved.UTC()}, s, of)
 }

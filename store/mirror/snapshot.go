@@ -38,8 +38,8 @@ func (e Edit) Key() model.Key {
 type Change struct {
 	Old, New *Snapshot
 	Edits    []Edit
-	// Committed is when the leader wrote the oldest batch of this change, by its clock; zero if the change was read
-	// from a list.
+	// Committed is the time, by the leader's clock, at which the leader wrote the oldest batch of this change; zero
+	// if the change was read from a list.
 	Committed time.Time
 }
 

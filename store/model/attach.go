@@ -35,7 +35,7 @@ func OfGateways(names []string, of Key, namespace string, labels map[string]stri
 }
 
 // Attaches reports whether an object, with key `of`, applies to a proxy with a namespace and labels. An object with
-// targets applies to the proxies of the Gateways among them only, and the selector is ignored. Without targets the
+// targets applies only to proxies of the Gateways among the targets, and its selector is ignored. Without targets the
 // selector decides (Matches); the caller must check that the object reaches the proxy's namespace.
 func Attaches(of Key, targets []*typev1.PolicyTargetReference, selector map[string]string, namespace string,
 	labels map[string]string) bool {

@@ -28,8 +28,9 @@ func SecretResource(credential string) string {
 	return SecretCredential + credential
 }
 
-// PairResource returns the name of the xDS secret with the certificate and private key of a credential. A ConfigMap has
-// no private key, so the name for a ConfigMap begins with NobodyCredential. For others it is SecretResource.
+// PairResource returns the name of the xDS secret with the certificate and private key of a credential. A ConfigMap
+// has no private key, so the name for a ConfigMap begins with NobodyCredential. For other credentials the result is
+// that of SecretResource.
 func PairResource(credential string) string {
 	if strings.HasPrefix(credential, ConfigMapCredential) {
 		return NobodyCredential + credential

@@ -6,11 +6,16 @@ import (
 	"strings"
 )
 
-// PortAt returns the number of a service's port at one endpoint of this record. A record with ports must have the
-// service's port: one that matches by name or, with byNumber, by the service port's number if the record states it. The
-// endpoint's own number for the port's name takes precedence over the number in the record. Without ports in the record
-// and a number of the endpoint, the result is the service's numeric target port, or else the service port's number. The
-// number is 0 for a Unix socket. ok is false if the endpoint does not have the port.
+// PortAt returns the number of a service's port at one endpoint of this record. The number is 0 for a Unix socket;
+// otherwise ok is false if the endpoint does not have the port.
+//
+// If the record has ports, one of them must be the service's port: the names are equal or, if byNumber is true and the
+// record's port states a number of a service port, these numbers are equal. The result is the first of these numbers:
+//
+//   - the endpoint's own number for the name of the port
+//   - with ports in the record, the number of the record's port
+//   - without ports in the record, the service's numeric target port
+//   - without ports in the record, the number of the service port
 func (x *EndpointsSpec) PortAt(e *Endpoint, port *ServicePort, byNumber bool) (number uint32, ok bool) {
 	if strings.HasPrefix(e.GetAddress(), "unix://") {
 		return 0, true

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Wildcards yields the wildcards that cover a host or wildcard, the most specific first. They are "*" with the rest of
-// host from a dot or a dash on, and "*" alone. The argument itself is not yielded.
+// Wildcards yields the wildcards that cover a host or wildcard, the most specific first. For "a.b-c.d" they are
+// "*.b-c.d", "*-c.d", "*.d" and "*". The argument itself is not yielded.
 func Wildcards(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := 1; i < len(host); i++ {

@@ -1,9 +1,9 @@
 package model
 
 // Level is the highest level of the stored format that this build reads; it reads all lower levels too. Each kind of
-// record that earlier builds do not know belongs to a level above theirs. The level in use is one key of the store: the
-// highest level that every replica reads. So no two replicas serve different configuration because one of them skips an
-// unknown kind (shard/level).
+// record that earlier builds do not know belongs to a level above the levels of these builds. The level in use is one
+// key of the store: the highest level that every replica reads. So no two replicas serve different configuration
+// because one of them skips an unknown kind (shard/level).
 const Level = 1
 
 // levels contains the level of each kind that some builds do not know. Kinds with 0 are stored at every level.

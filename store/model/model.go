@@ -77,8 +77,8 @@ func Defined(group string) bool {
 	return group != "" && group != GroupDiscovery && group != GroupRBAC
 }
 
-// kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API) have
-// different stored names: the later one's is kind.group, as kubectl writes it.
+// kinds has a row for each Kind. Two kinds with the same Kubernetes kind (Gateway of Istio and of the Gateway API)
+// have different stored names: that of the kind added later is kind.group, as kubectl writes it.
 var kinds = [NumKinds]struct {
 	name   string // as stored
 	group  string // of the objects from which most records of the kind are made

@@ -134,10 +134,10 @@ func IsPathTemplate(path string) bool {
 // claimHeader is the prefix of header names in matches of VirtualServices that stand for claims of the request's token.
 const claimHeader = "@request.auth.claims"
 
-// RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim: @request.auth.claims.a.b
-// or @request.auth.claims[a][b], the claim b inside of the claim a
+// RoutedClaim parses the name of a header in a VirtualService's match that stands for a claim:
+// @request.auth.claims.a.b or @request.auth.claims[a][b], the claim b inside of the claim a
 // (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named reports whether the header has the
-// prefix of such names, in any case. If named is true and path is nil, the name is malformed.
+// prefix of such names, in upper or lower case. If named is true and path is nil, the name is malformed.
 func RoutedClaim(header string) (path []string, named bool) {
 	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
 		return nil, false

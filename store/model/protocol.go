@@ -2,9 +2,9 @@ package model
 
 import "strings"
 
-// ParseProtocol parses the protocol of a port of a Sidecar or Gateway, in any case. The empty text is PROTOCOL_AUTO.
-// For an unknown protocol it returns PROTOCOL_AUTO and false.
-// Source: https://istio.io/latest/docs/reference/config/networking/gateway/#Port.
+// ParseProtocol parses the protocol of a port of a Sidecar or Gateway, in upper or lower case. The empty text is
+// PROTOCOL_AUTO. For an unknown protocol it returns PROTOCOL_AUTO and false. Source:
+// https://istio.io/latest/docs/reference/config/networking/gateway/#Port.
 func ParseProtocol(name string) (Protocol, bool) {
 	switch strings.ToUpper(name) {
 	case "":

@@ -16,8 +16,8 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
-// Schema is the version of record.proto that this build writes. It decodes records with Schema-1 to Schema+1, but not
-// 0.
+// Schema is the version of record.proto that this build writes. The build decodes records with Schema-1 to Schema+1,
+// except 0.
 const Schema = 1
 
 // Hash is the first 128 bits of the SHA-256 of a record's canonical bytes. Equal hashes mean equal content.

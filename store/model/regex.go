@@ -60,8 +60,8 @@ func inRE2(name string) bool {
 	return name == "Any" || script || category && name != "Cn" && name != "LC"
 }
 
-// sizeOf estimates the instructions of an expression in RE2, which reads bytes, rather above than below. It stops
-// counting above MostOfRegex.
+// sizeOf estimates the number of instructions of an expression in RE2, which matches bytes. The estimate is rather
+// too high than too low. It stops counting above MostOfRegex.
 func sizeOf(re *syntax.Regexp) int {
 	// A range beyond ASCII has some 12 instructions. Ranges of large classes share theirs.
 	const class, char, alone = 12, 4, 16

@@ -88,7 +88,7 @@ func (r *report) headerName(at, name string) {
 	}
 }
 
-// keyURL returns the reason why the URI of a key set, or the issuer, cannot be requested; empty if it can be.
+// keyURL returns the reason why the URI of a key set, or the issuer, cannot be requested; empty: it can be requested.
 func keyURL(text string) string {
 	u, err := url.Parse(text)
 	switch {

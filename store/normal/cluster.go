@@ -20,7 +20,7 @@ func (n *Normalizer) configuration(id object.ID) bool {
 	return defined && id.Kind != "WorkloadEntry" || n.named(id)
 }
 
-// named reports whether an object has the name of the mesh configuration, in any cluster.
+// named reports whether an object has the name of the ConfigMap with the mesh configuration, in any cluster.
 func (n *Normalizer) named(id object.ID) bool {
 	return object.ID{Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, Group: id.Group} == n.MeshID()
 }

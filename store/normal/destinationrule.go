@@ -1,6 +1,6 @@
 package normal
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"cmp"
@@ -247,7 +247,7 @@ func overlapping(localities []string) string {
 	return ""
 }
 
-// covers reports whether the locality wide is equal to the locality narrow, or contains it.
+// covers reports whether the first locality is equal to the second locality, or contains it.
 func covers(wide, narrow string) bool {
 	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
 	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")

@@ -82,7 +82,7 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 }
 
 // endpoints returns the endpoints of one entry of a slice, with the labels of its Pod and Node. If the entry names no
-// Pod, the Pod of its namespace with the address is used, as in istiod (getPod of its endpoint slices). So the
+// Pod, the Pod with its address in its namespace is used, as in istiod (getPod of its endpoint slices). So the
 // endpoints of a manually written slice have identity and mTLS, too. Their readiness is then that of the slice alone.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
@@ -123,8 +123,8 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 	return out
 }
 
-// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. of is the object that contains
-// the endpoint.
+// join copies the properties of a Pod (nil: unknown) and of its Node into an endpoint. The argument of is the ID of
+// the object that contains the endpoint.
 func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 	if pod != nil {
 		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload

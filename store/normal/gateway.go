@@ -1,6 +1,6 @@
 package normal
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML still has
+//lint:file-ignore SA1019 users' YAML still uses deprecated fields
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package normal
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"fmt"
@@ -47,8 +47,8 @@ func checkRegex(r *report, at, expr string) {
 	}
 }
 
-// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. zero also permits 0, which
-// means "no limit" or "off".
+// duration1ms validates a duration of at least 1 ms, in whole milliseconds; nil is valid. If zero is true, 0 is
+// valid, too; it means "no limit" or "off".
 func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 	if d == nil {
 		return

@@ -39,7 +39,7 @@ func AddressID(a netip.Addr) object.ID { return isolationID("AddressOwner", a.St
 // are ignored.
 func NetworkID(p netip.Prefix) object.ID { return isolationID("NetworkOwner", p.Masked().String()) }
 
-// AsksAddress reports whether an ID is one of AddressID or NetworkID.
+// AsksAddress reports whether an ID is a result of AddressID or NetworkID.
 func AsksAddress(id object.ID) bool {
 	return id.Group == object.OwnGroup && (id.Kind == "AddressOwner" || id.Kind == "NetworkOwner")
 }

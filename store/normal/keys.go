@@ -41,7 +41,8 @@ func (s KeySource) String() string {
 	return out
 }
 
-// ParseKeySource returns the KeySource with the text form name (KeySource.String). It fails if the timeout is invalid.
+// ParseKeySource returns the KeySource whose text form (KeySource.String) is the argument. It fails if the timeout is
+// invalid.
 func ParseKeySource(name string) (s KeySource, err error) {
 	where, within, timed := strings.Cut(name, withinInfix)
 	if timed {
@@ -67,7 +68,7 @@ func KeysID(namespace string, s KeySource) object.ID {
 // Keys is the result of requesting a key source.
 type Keys struct {
 	Set    string `json:"set,omitempty"`    // JSON Web Key Set; empty: not fetched yet
-	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: it succeeded
+	Reason string `json:"reason,omitempty"` // reason why the last request failed; empty: the request succeeded
 }
 
 // NewKeys returns the object with the keys of a source; set and reason are the fields of Keys. id is a result of

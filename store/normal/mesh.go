@@ -38,8 +38,8 @@ const (
 	networksKey = "meshNetworks"
 )
 
-// configMapRecords returns the record of a ConfigMap with certificates of authorities. It warns of a mesh configuration
-// in the wrong namespace, and skips the one in effect, which ParseMesh parses.
+// configMapRecords returns the record of a ConfigMap with certificates of authorities. It warns of a mesh
+// configuration in the wrong namespace. It skips the mesh configuration in effect, which ParseMesh parses.
 func configMapRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	want := n.MeshID()
 	if n.named(obj.ID) {
@@ -135,8 +135,8 @@ func (r *report) yaml(path, text string, into proto.Message) ([]protoreflect.Fie
 	return stated, true
 }
 
-// overlay returns the defaults with the stated top-level fields replaced by those of user. A field is replaced as a
-// whole, even by false or 0.
+// overlay returns the defaults, with the stated top-level fields replaced by the user's fields. A field is replaced
+// as a whole, even by false or 0.
 func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *meshv1.MeshConfig {
 	config := model.MeshDefaults()
 	to, from := config.ProtoReflect(), user.ProtoReflect()

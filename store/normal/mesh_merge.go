@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MergeMesh merges the mesh configuration of a revision (own) into one that several revisions share. Both are YAML, and
-// may be empty. The result is JSON.
+// MergeMesh merges the mesh configuration of a revision (own) into the mesh configuration that several revisions
+// share (shared). Both are YAML, and may be empty. The result is JSON.
 //
-// A field of own replaces the shared one, with these exceptions (istio: pkg/config/mesh/mesh.go, ApplyMeshConfig).
-// defaultConfig and defaultProviders are merged by field, and defaultConfig.proxyMetadata by key. extensionProviders
-// are merged by name. trustDomainAliases of both are combined, without duplicates.
+// A field of the revision replaces the same field of the shared configuration, with these exceptions (istio:
+// pkg/config/mesh/mesh.go, ApplyMeshConfig). defaultConfig and defaultProviders are merged by field, and
+// defaultConfig.proxyMetadata by key. extensionProviders are merged by name. trustDomainAliases of both are combined,
+// without duplicates.
 //
 // It fails if a text is neither empty nor a YAML object.
 func MergeMesh(shared, own string) (string, error) {
@@ -78,8 +79,8 @@ func camelKeys(fields map[string]any) map[string]any {
 	return out
 }
 
-// mergeFields merges two messages by field; over has priority. If either value is not an object, the result is over; a
-// wrong type is reported when the result is parsed.
+// mergeFields merges two messages by field; the second message has priority. If either value is not an object, the
+// result is the second value; a wrong type is reported when the result is parsed.
 func mergeFields(under, over any) any {
 	a, isA := under.(map[string]any)
 	b, isB := over.(map[string]any)
@@ -99,7 +100,8 @@ func mergeFields(under, over any) any {
 	return a
 }
 
-// mergeProviders merges lists of providers by name: a provider in over replaces the one of the same name, at its index.
+// mergeProviders merges lists of providers by name: a provider in the second list replaces the provider with the same
+// name in the first list, at the same index.
 func mergeProviders(under, over any) any {
 	a, isA := under.([]any)
 	b, isB := over.([]any)

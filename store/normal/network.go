@@ -111,8 +111,8 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 }
 
 // MeshGateways returns the record of the gateways that meshNetworks defines by address, sorted; nil without such
-// gateways. resolved returns the addresses of a host name by its ID (ResolvedID). refs has the IDs of all names that
-// were looked up, in any order. networks may be nil. Errors are those of model.New.
+// gateways. The function resolved returns the addresses of a host name by its ID (ResolvedID). refs has the IDs of
+// all names that were looked up, in any order. networks may be nil. Errors are those of model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record,
 	refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}

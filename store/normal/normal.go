@@ -1,16 +1,16 @@
 // Package normal turns raw API objects into records: it validates them, resolves names, applies defaults, and reports
-// problems. A record is the form in which the store and the plan have an object.
+// problems. A record is the form of an object in the store and in the plan.
 //
 // Owns: nothing; all functions are pure.
 // Reads: store/object, store/model.
 // Never: uses sockets, files, clocks or types of Envoy.
 //
 // Fetched key sets are part of the record of their RequestAuthentication, and resolved addresses are part of
-// NetworkGateways. So a change of keys is a change of the policies that use them, and affects their listeners only.
-// Planning does not wait for any server.
+// NetworkGateways. A change of keys is therefore a change of the policies that use the keys, and affects only the
+// listeners of these policies. Planning does not wait for any server.
 //
-// A private key is not part of its record. Object returns it beside the record (Result.Private). The record is written
-// once the key is sealed. Other records do not wait for a key that cannot be sealed.
+// A private key is not part of a record. Object returns the key beside the record (Result.Private). The record is
+// written once the key is sealed. If a key cannot be sealed, only its own record waits.
 package normal
 
 import (
@@ -35,11 +35,11 @@ import (
 // Options contains the settings, in addition to the mesh configuration, on which the records depend.
 type Options struct {
 	Domain          string // DNS suffix of the cluster; default cluster.local
-	Cluster         string // name of the config cluster (CLUSTER_ID of its proxies); default Kubernetes
+	Cluster         string // name of the config cluster (CLUSTER_ID of the cluster's proxies); default Kubernetes
 	Network         string // network of endpoints to which no other rule assigns one; usually empty
 	Revision        string // the mesh configuration is ConfigMap istio-<Revision>; empty: istio
-	SystemNamespace string // namespace of that ConfigMap; default istio-system
-	// Signers reports whether Kubernetes signers sign workload certificates. Their certificates are then found in the
+	SystemNamespace string // namespace of this ConfigMap; default istio-system
+	// Signers reports whether Kubernetes signers sign workload certificates. If so, the signers' roots are in the
 	// mesh configuration (caCertificates, certSigners).
 	Signers bool
 	// Automatic has the ranges of the automatic addresses for hosts of ServiceEntries that state no address
@@ -51,8 +51,9 @@ type Options struct {
 	// (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
 	// MergedListeners configures one listener for each TCP port of every headless Service
-	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER); otherwise only Services with the annotation have that. LocalNames
-	// limits names of headless Services to endpoints in the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
+	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER). If it is false, only headless Services with the annotation
+	// navarch.io/headless-listeners get such listeners. LocalNames limits names of headless Services to endpoints in
+	// the proxy's own cluster (ENABLE_MULTICLUSTER_HEADLESS=false).
 	MergedListeners, LocalNames bool
 	Isolation                   Isolation // isolation of tenants
 }
@@ -74,15 +75,15 @@ type Lookup interface {
 	Pod(id object.ID) *Pod
 	PodAt(id object.ID) *Pod // by address (PodAtID)
 	Node(id object.ID) *Node
-	Nodes(of origin.Origin) iter.Seq[*Node] // all of an origin, in any order
+	Nodes(of origin.Origin) iter.Seq[*Node] // all Nodes of an origin, in any order
 	Namespace(id object.ID) *Namespace
 	Role(id object.ID) *Role        // of a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
 	Networks() *meshv1.MeshNetworks // nil: there is no meshNetworks
 	// Automatic returns the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
-	// AutomaticAt returns the AutomaticID of the ServiceEntry with an automatic address (AutomaticAtID); zero: it is
-	// not assigned.
+	// AutomaticAt returns the AutomaticID of the ServiceEntry that has an automatic address. id is the AutomaticAtID
+	// of the address. The result is zero if the address is not assigned.
 	AutomaticAt(id object.ID) object.ID
 	Resolved(id object.ID) []string // addresses of a host name (ResolvedID)
 	Keys(id object.ID) Keys         // state of a key source (KeysID)
@@ -97,21 +98,22 @@ type Result struct {
 	// configuration object of a cluster other than the config cluster has an error without being spoiled: its previous
 	// records are removed.
 	Spoiled bool
-	// Refused lists the problems for which the webhook refuses the object, although an existing one is applied. istiod
-	// has the same difference, since it does not validate stored objects again. Problems contains them as warnings too.
+	// Refused lists the problems for which the webhook refuses a new object, although a stored object with the same
+	// problems is applied. istiod has the same difference, since it does not validate stored objects again. Problems
+	// contains these problems too, as warnings.
 	Refused []object.Problem
 	// Closed is set for a spoiled policy: the record to use until a valid version exists. It refuses all requests to
 	// the workloads that the policy selects.
 	Closed model.Record
-	// Refs identifies the objects that were looked up, whether they exist or not: Pods, Pods by address (PodAtID),
+	// Refs identifies the objects that were looked up, also those that do not exist: Pods, Pods by address (PodAtID),
 	// Nodes or AllNodes, Namespaces, Roles, automatic addresses, host names, key sets and owners (HostID). After a
-	// change of one of them the object has to be normalised again.
+	// change of any of these objects, this object has to be normalised again.
 	Refs []object.ID
-	// Private is the private key of the one record, a Secret's. The record does not contain it, and may be stored only
-	// after the key is sealed. nil: the object has no private key.
+	// Private is the private key, or the registry credentials, of a Secret; Records then has one record. The record
+	// does not contain Private, and may be stored only after Private is sealed. nil: the object has no such value.
 	Private model.PrivateKey
-	// Until is the end of validity of the certificate of Private, which is the value of the field UntilAt. Both are
-	// empty without a certificate.
+	// Until is the end of validity of the certificate that belongs to Private. UntilAt is the path of the field with
+	// this certificate. Both are empty without a certificate.
 	Until   time.Time
 	UntilAt string
 	// UsesMesh reports whether the result depends on the mesh configuration.
@@ -129,8 +131,8 @@ var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
 var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
-// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own, on which records of
-// other kinds depend (ParseNode, ParseRole). Kubernetes' kinds are read from every cluster, Istio's from the config
+// kinds lists all kinds that this package reads. fn is nil for kinds without records of their own; records of other
+// kinds depend on them (ParseNode, ParseRole). Kubernetes' kinds are read from every cluster, Istio's from the config
 // cluster (see configuration).
 var kinds = map[kindKey]struct {
 	versions []string
@@ -173,8 +175,8 @@ func Served(obj *object.Object) bool {
 
 // Object returns the normal form of one object, and does not change the object. For Nodes, Roles and ClusterRoles,
 // which only other objects depend on, the Result is zero (ParseNode, ParseRole). For a kind that is not read, the
-// Result has no records, and a warning unless the kind is irrelevant to a mesh. A version that is not served spoils the
-// object.
+// Result has no records. It then has a warning, unless the kind is irrelevant to a mesh. A version that is not served
+// spoils the object.
 func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	r := &report{id: obj.ID, location: obj.Location}
 	kind, known := kinds[kindKey{obj.ID.Group, obj.ID.Kind}]
@@ -251,9 +253,9 @@ func SourceObject(key model.Key) object.ID {
 	return id
 }
 
-// externalNamePrefix is the prefix of the names of Endpoints of a Service of type ExternalName, as
-// model.ServiceEntryPrefix is for a ServiceEntry. A suffix after another colon distinguishes several records of one
-// object. Names of Kubernetes objects contain no colon.
+// externalNamePrefix begins the name of the Endpoints record of a Service of type ExternalName.
+// model.ServiceEntryPrefix is the same for a ServiceEntry. If an object has several such records, a suffix after a
+// second colon distinguishes them. Names of Kubernetes objects contain no colon.
 const externalNamePrefix = "externalname:"
 
 // report collects the problems of one object, and the other fields of its Result.
@@ -273,7 +275,7 @@ type report struct {
 // maxProblems bounds the problems reported for one object.
 const maxProblems = 50
 
-// errorf reports an invalid field, and spoils the object. The three methods after it do the same with other codes.
+// errorf reports an invalid field, and spoils the object. The next three methods do the same with different codes.
 func (r *report) errorf(field, format string, args ...any) {
 	r.spoil(problem.Invalid, field, format, args...)
 }
@@ -300,14 +302,14 @@ func (r *report) warnf(code problem.Code, field, format string, args ...any) {
 	r.add(r.problem(code, problem.Warning, field, format, args...))
 }
 
-// analysef reports a warning that has a code of Istio's analyzers.
+// analysef reports a warning with a code of Istio's analyzers.
 func (r *report) analysef(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
 	one := r.problem(code, problem.Warning, field, format, args...)
 	one.Analyzer = analyzer
 	r.add(one)
 }
 
-// refusef reports a problem for which the webhook refuses the object, while an existing one is applied
+// refusef reports a problem for which the webhook refuses a new object, while a stored object is applied
 // (Result.Refused).
 func (r *report) refusef(code problem.Code, field, format string, args ...any) {
 	r.add(r.problem(code, problem.Warning, field, format, args...))
@@ -335,7 +337,7 @@ func (r *report) problem(code problem.Code, severity problem.Severity, field, fo
 	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
-// ref records a lookup. Repetitions are harmless, so only the last few are compared.
+// ref records a lookup. Repeated IDs are harmless, so ref compares only the last few.
 func (r *report) ref(id object.ID) {
 	if !slices.Contains(r.refs[max(0, len(r.refs)-4):], id) {
 		r.refs = append(r.refs, id)

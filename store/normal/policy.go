@@ -18,17 +18,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// IsPolicy reports whether an object is a security policy, whose omission would permit requests that it refuses.
+// IsPolicy reports whether an object is a security policy. Omitting a security policy would permit requests that the
+// policy refuses.
 func IsPolicy(id object.ID) bool {
 	kind, _ := model.ParseKind(id.Kind)
 	return id.Group == model.GroupSecurity && kind.IsPolicy()
 }
 
 // Closed returns the record to use for a policy without any valid version: it refuses all requests to the selected
-// workloads. root is the mesh's root namespace. If the JSON of obj is nil or its selector is invalid, all workloads in
-// the policy's scope are selected: its namespace, or the mesh for the root namespace. With targetRefs, the proxies of
-// the Gateways that these name are selected. The result is nil for objects that are not policies, have targetRefs
-// without a Gateway, have no name, or are not in the config cluster.
+// workloads. root is the mesh's root namespace. If the JSON of obj is nil, or its selector is invalid, the record
+// selects all workloads in the policy's scope: the policy's namespace, or the mesh for a policy in the root
+// namespace. A policy with targetRefs selects the proxies of the Gateways among the targets. The result is nil for an
+// object that is not a policy, has no name, is not in the config cluster, or has targetRefs without a Gateway.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
@@ -51,8 +52,8 @@ func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	return records[0]
 }
 
-// readableSelector returns the labels of a policy's selector, and its targets. If one label is invalid it returns no
-// labels, which select all workloads.
+// readableSelector returns the labels of a policy's selector, and the policy's targets. If one label is invalid, it
+// returns no labels: an empty selector selects all workloads.
 func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.PolicyTargetReference) {
 	type target struct{ Group, Kind, Name string }
 	var whole struct {
@@ -81,8 +82,8 @@ func readableSelector(raw []byte) (labels map[string]string, targets []*typev1.P
 	return whole.Spec.Selector.MatchLabels, targets
 }
 
-// policySpec returns the scope of a policy. A policy in the root namespace applies to the whole mesh, except a
-// PeerAuthentication with a selector, which applies to the root namespace
+// policySpec returns the scope of a policy. A policy in the root namespace applies to the whole mesh. The exception
+// is a PeerAuthentication with a selector, which applies to the root namespace only
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector). A policy with targets
 // applies to the Gateways among them; without a Gateway the result is nil.
 func policySpec(id object.ID, selector map[string]string, root string, targets []*typev1.PolicyTargetReference) *model.PolicySpec {
@@ -97,7 +98,8 @@ func policySpec(id object.ID, selector map[string]string, root string, targets [
 	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind != "PeerAuthentication")}
 }
 
-// allTargets returns the targets of an object's fields targetRef and targetRefs, of which it may have one.
+// allTargets returns the targets in an object's fields targetRef and targetRefs. A valid object sets at most one of
+// these fields.
 func allTargets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) []*typev1.PolicyTargetReference {
 	if one != nil {
 		all = append(all[:len(all):len(all)], one)
@@ -132,7 +134,7 @@ func (r *report) eachTarget(one *typev1.PolicyTargetReference, all []*typev1.Pol
 	}
 }
 
-// target refuses an invalid target, and reports one that no proxy here belongs to.
+// target refuses an invalid target, and warns of a target that no sidecar or gateway can belong to.
 func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	if t.GetName() == "" {
 		r.refusef(problem.Required, at+".name", "must not be empty")
@@ -147,8 +149,8 @@ func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	}
 }
 
-// policy decodes a policy; false: it is invalid. An unknown field is an error here, since ignoring a misspelt
-// restriction would permit requests.
+// policy decodes a policy, and returns false if the policy is invalid. An unknown field is an error here, since
+// ignoring a misspelt restriction would permit requests.
 func (r *report) policy(obj *object.Object, into proto.Message, selector func() *typev1.WorkloadSelector) bool {
 	if !r.spec(obj, into) {
 		return false
@@ -162,9 +164,9 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 	return !r.spoiled
 }
 
-// authorizationPolicyRecords returns the record of an AuthorizationPolicy. If a field that cannot be enforced might
-// refuse requests, the record refuses all requests. A dry run is stored with action AUDIT, which refuses nothing;
-// PolicySpec.dry_run holds the original action.
+// authorizationPolicyRecords returns the record of an AuthorizationPolicy. If the policy has a field that cannot be
+// enforced and that might refuse requests, the record refuses all requests. A dry run is stored with action AUDIT,
+// which refuses nothing; PolicySpec.dry_run holds the original action.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -191,7 +193,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
 }
 
-// dryRun is the annotation of a policy that is evaluated and not enforced.
+// dryRun is the annotation of a policy that is only evaluated, not enforced.
 const dryRun = "istio.io/dry-run"
 
 // dryRuns maps the action of a dry run to its form in the record.

@@ -10,12 +10,12 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML still has
+//lint:file-ignore SA1019 users' YAML still uses deprecated fields
 
-// checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and of
-// Envoy. An invalid provider is removed, as if its name were unknown: policies that use it refuse requests, telemetry
-// that uses it sends nothing, and the rest of the mesh configuration applies. istiod warns, and omits the resources of
-// that provider (validateExtensionProvider in pkg/config/validation/agent).
+// checkExtensionProviders validates the providers of a mesh configuration by the rules of Istio's control plane and
+// of Envoy. An invalid provider is removed, as if the provider's name were unknown. Policies that use the provider
+// refuse requests, and telemetry that uses it sends nothing. The rest of the mesh configuration applies. istiod
+// warns, and omits the resources of that provider (validateExtensionProvider in pkg/config/validation/agent).
 func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	spoiled, seen, good := r.spoiled, map[string]bool{}, []*meshv1.MeshConfig_ExtensionProvider(nil)
 	for i, p := range config.GetExtensionProviders() {

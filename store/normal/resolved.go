@@ -30,8 +30,8 @@ func NewResolved(name string, addresses []string) (*object.Object, error) {
 	return &object.Object{ID: ResolvedID(name), Version: "v1", JSON: raw, Location: "DNS"}, nil
 }
 
-// ParseResolved returns the addresses in an object that NewResolved made; nil: it has no addresses, or is another
-// object.
+// ParseResolved returns the addresses in an object that NewResolved made. It returns nil if the object has no
+// addresses or is a different object.
 func ParseResolved(obj *object.Object) []string {
 	var content resolvedObject
 	if json.Unmarshal(obj.JSON, &content) != nil {

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Role is the part of a Role or ClusterRole that is read: whether it grants the verb list on Secrets. As in istiod,
-// that right is required of proxies that receive private keys (istio: pilot/pkg/credentials/kube/secrets.go,
+// Role is the part of a Role or ClusterRole that is read: whether the role grants the verb list on Secrets. As in
+// istiod, this right is required of proxies that receive private keys (istio: pilot/pkg/credentials/kube/secrets.go,
 // Authorize).
 type Role struct{ ListsSecrets bool }
 
@@ -19,15 +19,15 @@ func IsRole(id object.ID) bool {
 	return id.Group == model.GroupRBAC && (id.Kind == "Role" || id.Kind == "ClusterRole")
 }
 
-// Equal reports whether two Roles grant the same; nil stands for a missing Role.
+// Equal reports whether two Roles grant the same rights; nil stands for a missing Role.
 func (o *Role) Equal(other *Role) bool {
 	return o != nil && other != nil && *o == *other || o == nil && other == nil
 }
 
 // ParseRole parses a Role or ClusterRole. A rule for Secrets with resourceNames does not grant list
-// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). Of an aggregated ClusterRole
-// only the rules in the object count. If the object cannot be parsed, the Role is nil, there is a problem, and the
-// previous Role remains in effect.
+// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources). For an aggregated
+// ClusterRole, only the rules in the object itself count. If the object cannot be parsed, the Role is nil, there is a
+// problem, and the previous Role remains in effect.
 func ParseRole(obj *object.Object) (*Role, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {

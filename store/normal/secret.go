@@ -13,11 +13,12 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// ReadsOfSecrets reports whether records may contain the value of a key of a Secret. Sources may drop other values.
+// ReadsOfSecrets reports whether this package reads the value of a key of a Secret. Sources may drop the values of
+// all remaining keys.
 func ReadsOfSecrets(key string) bool { return key == pullsecret.Key || credential.Reads(key) }
 
-// ReadsOfConfigMaps reports whether records may contain the value of a key of a ConfigMap. Sources may drop other
-// values.
+// ReadsOfConfigMaps reports whether this package reads the value of a key of a ConfigMap. Sources may drop the values
+// of all remaining keys.
 func ReadsOfConfigMaps(key string) bool {
 	return key == meshKey || key == networksKey || credential.Public(key)
 }
@@ -26,8 +27,8 @@ func ReadsOfConfigMaps(key string) bool {
 const tlsSecret = "kubernetes.io/tls"
 
 // secretRecords returns the record of a Secret with TLS material or with credentials of image registries. Other
-// Secrets, and the CA's own keys, yield no record. The private key, or the credentials, are returned as Result.Private
-// only, and no message quotes a value of the Secret.
+// Secrets, and the CA's own keys, yield no record. The private key, or the credentials, are returned only as
+// Result.Private. No message quotes a value of the Secret.
 func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	var whole struct {
 		Type       string
@@ -75,7 +76,8 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 		&model.SecretSpec{Chain: content.Chain, Ocsp: content.Ocsp, Trust: content.Trust, Crl: content.Crl})
 }
 
-// credential returns the TLS content of values, and reports its faults. usable is false after an error.
+// credential returns the TLS content of a Secret's or ConfigMap's values, and reports faults of the content. usable
+// is false after an error.
 func (r *report) credential(data map[string][]byte) (content credential.Content, usable bool) {
 	content, faults := credential.Parse(data)
 	for _, f := range faults {
@@ -93,11 +95,11 @@ func (r *report) credential(data map[string][]byte) (content credential.Content,
 }
 
 // authorityRecords returns the record of a ConfigMap with certificates of authorities, by which gateways verify
-// clients, and servers. It has the kind of Secrets, and a name that no Secret has.
+// clients and servers. The record has the kind of Secrets, and a name that no Secret can have.
 func authorityRecords(r *report, obj *object.Object) []model.Record {
 	var whole struct{ Data map[string]string }
 	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
-		return nil // of another use: Kubernetes admits no such object
+		return nil // not a ConfigMap of Kubernetes
 	}
 	data := map[string][]byte{}
 	for key, value := range whole.Data {

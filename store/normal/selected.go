@@ -93,8 +93,8 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 // healthChecked is the annotation of WorkloadEntries whose status contains the health of the workload.
 const healthChecked = "proxy.istio.io/health-checks-enabled"
 
-// machineHealth reports whether a WorkloadEntry is healthy. With the annotation, the condition Healthy of its status
-// must be True.
+// machineHealth reports whether a WorkloadEntry is healthy. If it has the annotation healthChecked, the condition
+// Healthy in its status must be True.
 func machineHealth(r *report, obj *object.Object) bool {
 	if obj.Annotations[healthChecked] != "true" {
 		return true

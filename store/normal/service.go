@@ -21,11 +21,12 @@ const untranslatedLabel = "experimental.istio.io/disable-gateway-port-translatio
 // exportToAnnotation lists the namespaces that see a Service.
 const exportToAnnotation = "networking.istio.io/exportTo"
 
-// wellKnownPorts are TCP without a stated protocol, since their servers send first: SMTP, DNS, MySQL, MongoDB.
+// wellKnownPorts are the ports of SMTP, DNS, MySQL and MongoDB. Without a stated protocol such a port is TCP, since
+// the server sends first.
 var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 
-// protocolNames maps the prefix of a port's name, an appProtocol or a ServiceEntry's protocol to a protocol. MySQL and
-// Redis are plain TCP, as by Istio's default (PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER).
+// protocolNames maps the prefix of a port's name, an appProtocol or a ServiceEntry's protocol to a protocol. MySQL
+// and Redis are plain TCP, as in Istio with the defaults of PILOT_ENABLE_MYSQL_FILTER and PILOT_ENABLE_REDIS_FILTER.
 var protocolNames = map[string]model.Protocol{
 	"http": model.Protocol_PROTOCOL_HTTP, "http_proxy": model.Protocol_PROTOCOL_HTTP,
 	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,
@@ -34,8 +35,8 @@ var protocolNames = map[string]model.Protocol{
 	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
-// protocolOf returns the protocol of a Service's port. The sources by priority are appProtocol, the prefix of the
-// port's name, a well-known port, and detection by the proxy
+// protocolOf returns the protocol of a Service's port. It uses, in this order, appProtocol, the prefix of the port's
+// name, a well-known port, and detection by the proxy
 // (https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/).
 func protocolOf(p corev1.ServicePort) model.Protocol {
 	if p.Protocol == corev1.ProtocolUDP {
@@ -117,7 +118,7 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return append(r.record(model.KindService, obj, obj.ID.Name, spec), n.networkGateways(r, obj, svc, ctx)...)
 }
 
-// listenersAnnotation with value "merged" gives each TCP port of a headless Service one listener.
+// listenersAnnotation with the value "merged" configures one listener for each TCP port of a headless Service.
 const listenersAnnotation = "navarch.io/headless-listeners"
 
 // headless sets the fields of a headless Service.
@@ -136,8 +137,8 @@ func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations ma
 	}
 }
 
-// externalName returns the records of a Service of type ExternalName. If its target is a service of the mesh, the
-// Service is an alias of it; otherwise clients connect to the target's DNS name.
+// externalName returns the records of a Service of type ExternalName. If the external name is a service of the mesh,
+// the Service is an alias of that service. Otherwise clients connect to the external name by DNS.
 func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *model.ServiceSpec) []model.Record {
 	name := strings.TrimSuffix(strings.ToLower(svc.Spec.ExternalName), ".")
 	if wrong := plainHost(name); wrong != "" {
@@ -145,7 +146,7 @@ func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *mode
 		return nil
 	}
 	spec.Resolution, spec.External, spec.Selector, spec.AliasFor = model.Resolution_RESOLUTION_DNS, true, nil, name
-	for _, p := range spec.Ports { // no Pod defines target ports
+	for _, p := range spec.Ports { // there is no Pod that could define target ports
 		p.TargetNumber, p.TargetName = p.Number, ""
 	}
 	endpoints := &model.EndpointsSpec{Hosts: spec.Hosts, Ports: endpointPorts(spec.Ports),
@@ -203,8 +204,8 @@ func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	return out
 }
 
-// visible converts an exportTo list into that of ServiceSpec, in which an empty list means that no namespace sees the
-// service.
+// visible converts an exportTo list into the form of ServiceSpec. There an empty list means that no namespace sees
+// the service.
 func visible(exportTo []string) []string {
 	if len(exportTo) == 1 && exportTo[0] == "~" {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// serviceEntryRecords returns the records of a ServiceEntry: the service, and the endpoints that it states.
+// serviceEntryRecords returns the records of a ServiceEntry: the service, and the endpoints that the ServiceEntry
+// states.
 func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	entry := &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
@@ -62,8 +63,8 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
 
-// addressesNeeded warns of TCP ports without an address: their connections cannot be distinguished from those to other
-// hosts.
+// addressesNeeded warns of TCP ports of a ServiceEntry without an address: connections to such a port cannot be
+// distinguished from connections to other hosts.
 func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
 	if len(entry.Addresses) > 0 || len(n.Automatic) > 0 && len(automaticHosts(obj, entry)) > 0 {
 		return
@@ -107,8 +108,8 @@ func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *netwo
 	return records
 }
 
-// inlineEndpoint returns an endpoint that an object states. As in istiod, it belongs to the object's cluster
-// (pilot/pkg/serviceregistry/serviceentry/conversion.go, convertEndpoint).
+// inlineEndpoint returns an endpoint that an object states. As in istiod, the endpoint belongs to the object's
+// cluster (pilot/pkg/serviceregistry/serviceentry/conversion.go, convertEndpoint).
 func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry) *model.Endpoint {
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
@@ -250,7 +251,7 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	switch {
 	case e.Address == "" && e.Network == "":
 		r.requiredf(at+".address", "must not be empty without a network")
-	case e.Address == "": // reachable through the gateways of its network (istio: pilot/pkg/xds/endpoints/ep_filters.go)
+	case e.Address == "": // reachable through its network's gateways (istio: pilot/pkg/xds/endpoints/ep_filters.go)
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

@@ -16,7 +16,7 @@ import (
 )
 
 // telemetryRecords returns the record of a Telemetry. A Telemetry with targetRefs applies only to the Gateways among
-// them; without a Gateway among them it yields no record.
+// the targets. If no target is a Gateway, it yields no record.
 func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	t := &telemetryv1.Telemetry{}
 	if !r.spec(obj, t) {
@@ -68,8 +68,8 @@ func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh 
 	}
 }
 
-// hasProvider reports whether a provider of a name exists, ignoring case. Istio's default providers always exist
-// (push/build/telemetry).
+// hasProvider reports whether a provider with a name exists; upper and lower case are not distinguished. Istio's
+// default providers always exist (push/build/telemetry).
 func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	for _, p := range mesh.GetExtensionProviders() {
 		if strings.EqualFold(p.GetName(), name) {

@@ -11,19 +11,19 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A match has no effect if an earlier rule covers it, and a rule has no effect if all its matches are covered. An
-// earlier http match covers a later one that is equal or narrower; an earlier tls or tcp match covers equal ones only.
-// Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
+// A match has no effect if an earlier rule covers the match. A rule has no effect if all its matches are covered. An
+// earlier http match covers a later one that is equal or narrower; an earlier tls or tcp match covers equal ones
+// only. Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
 
-// maxCovering is the largest number of earlier matches with which later ones are compared. It applies to the http, tls
-// and tcp matches of one VirtualService separately, and bounds the quadratic cost. A match of everything is compared in
-// addition.
+// maxCovering is the largest number of earlier matches with which a later match is compared. It bounds the quadratic
+// cost, and applies separately to the http, tls and tcp matches of a VirtualService. A match of everything does not
+// count.
 const maxCovering = 300
 
 // covering is a match of an earlier rule.
 type covering[M any] struct {
 	rule  int // index of the rule
-	match M   // zero: it matches everything
+	match M   // zero: a match of everything
 }
 
 // matching is the constraint for pointers to messages that match requests or connections.
@@ -37,7 +37,7 @@ func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 	var http []covering[*networkingv1.HTTPMatchRequest]
 	for i, h := range vs.Http {
 		unused(r, fmt.Sprintf("spec.http[%d]", i), h.GetMatch(), http, httpCovers)
-		if h.GetDelegate() == nil { // matches in the delegate restrict the rule further
+		if h.GetDelegate() == nil { // with a delegate, the delegate's matches restrict the rule further
 			http = cover(http, i, h.GetMatch(), &networkingv1.HTTPMatchRequest{}, httpCovers)
 		}
 	}
@@ -56,9 +56,10 @@ func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
 // same reports whether two matches are equal.
 func same[M matching](earlier, later M) bool { return proto.Equal(earlier, later) }
 
-// cover appends the matches of a rule to the earlier matches, up to maxCovering. If the rule has no matches, or one of
-// them covers empty (a match without conditions), cover appends only a match of everything. After a match of everything
-// it appends nothing.
+// cover appends the matches of a rule to the earlier matches, up to maxCovering. It appends only a match of
+// everything if the rule has no matches, or if one of its matches covers a match without conditions. The fourth
+// argument is such a match without conditions. If the earlier matches end with a match of everything, cover appends
+// nothing.
 func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, covers func(earlier, later M) bool) []covering[M] {
 	var everything M
 	if n := len(earlier); n > 0 && earlier[n-1].match == everything {
@@ -75,8 +76,9 @@ func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, co
 	return earlier
 }
 
-// unused warns of each match of a rule that an earlier match covers, and of the rule if all its matches are covered. It
-// does not warn of a match that only a match of everything covers, because the warning of the rule suffices.
+// unused warns of each match of a rule that an earlier match covers. If all matches of the rule are covered, it warns
+// of the rule too. A match that only a match of everything covers gets no warning of its own: then the whole rule is
+// covered, and the warning of the rule suffices.
 func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
 	var everything M
 	by := func(m M) int {
@@ -111,8 +113,8 @@ func unused[M matching](r *report, at string, matches []M, earlier []covering[M]
 	}
 }
 
-// httpCovers reports whether the earlier match a matches every request that b matches. False may also mean that the
-// comparison is not possible.
+// httpCovers reports whether the earlier match matches every request that the later match matches. False may also
+// mean that the comparison is not possible.
 func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 	switch {
 	case a.GetIgnoreUriCase() != b.GetIgnoreUriCase() && a.GetUri() != nil && !every(a.GetUri()):
@@ -134,7 +136,8 @@ func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
 		withoutCovers(a.GetWithoutHeaders(), b.GetWithoutHeaders())
 }
 
-// textsCover reports whether each condition of a on headers or parameters covers a condition of b on the same name.
+// textsCover reports whether each condition in the first map covers the condition on the same header or parameter in
+// the second map. If the second map lacks the name, the result is false.
 func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !sameText(m, other) && (unsaid(m) || unsaid(other) || !textCovers(m, other)) {
@@ -144,7 +147,8 @@ func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
 	return true
 }
 
-// withoutCovers reports whether b has all conditions of a on excluded headers. Narrower conditions are not recognised.
+// withoutCovers reports whether the second map has all conditions of the first map. The conditions are on excluded
+// headers. A condition that is narrower, not equal, is not recognised.
 func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	for name, m := range a {
 		if other, has := b[name]; !has || !sameText(m, other) {
@@ -154,7 +158,7 @@ func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
 	return true
 }
 
-// textCovers reports whether a match of one text covers another; nil matches any text.
+// textCovers reports whether the first match of a text covers the second match. A nil match matches any text.
 func textCovers(a, b *networkingv1.StringMatch) bool {
 	switch {
 	case unsaid(a):
@@ -169,8 +173,8 @@ func textCovers(a, b *networkingv1.StringMatch) bool {
 		strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
 }
 
-// sameText reports whether two matches are equal. It compares 45,000 pairs for a VirtualService of 300 routes, for
-// which proto.Equal takes ten times as long.
+// sameText reports whether two matches are equal. It is used instead of proto.Equal, which takes ten times as long: a
+// VirtualService of 300 routes has 45,000 pairs to compare.
 func sameText(a, b *networkingv1.StringMatch) bool {
 	switch m := a.GetMatchType().(type) {
 	case *networkingv1.StringMatch_Exact:

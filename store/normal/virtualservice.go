@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// virtualServiceRecords returns the record of a VirtualService, with all names resolved in its namespace. A
-// VirtualService without hosts is a delegate, and has no gateways.
+// virtualServiceRecords returns the record of a VirtualService, with all names resolved in the namespace of the
+// VirtualService. A VirtualService without hosts is a delegate, and has no gateways.
 func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	vs := &networkingv1.VirtualService{}
 	if !r.spec(obj, vs) {

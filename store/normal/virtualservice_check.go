@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// The rules in this file are those of Istio's webhook, as far as the reference documents them:
+// The rules in this file are the rules of Istio's webhook that the reference documents:
 // https://istio.io/latest/docs/reference/config/networking/virtual-service/
 
 // checkVirtualService validates a VirtualService.
@@ -67,8 +67,8 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	})
 }
 
-// checkHostsDiffer refuses a VirtualService with equal hosts, with hosts that cover one another, or with the host "*"
-// for sidecars. Istio's webhook refuses these too, while istiod applies existing ones.
+// checkHostsDiffer refuses a VirtualService with equal hosts, with a host that covers another host, or with the host
+// "*" for sidecars. Istio's webhook refuses such a VirtualService too, while istiod applies a stored one.
 func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostIndex) {
 	mesh := len(vs.Gateways) == 0 || slices.Contains(vs.Gateways, "mesh")
 	earlier := map[int]int{} // by index of a host: index of an earlier equal or covering host
@@ -92,8 +92,8 @@ func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostInde
 }
 
 // checkClaims warns of matches on token claims that apply to sidecars: a sidecar has not verified a token when it
-// routes a request. As in Istio's webhook, the object is refused if it names no other gateway; for a delegate that
-// depends on its root.
+// routes a request. As in Istio's webhook, the object is refused if it is for sidecars only. A delegate is not
+// refused: the VirtualService that uses the delegate states the gateways.
 func checkClaims(r *report, vs *networkingv1.VirtualService) {
 	forMesh := func(gateways []string) bool { return len(gateways) == 0 || slices.Contains(gateways, "mesh") }
 	if !forMesh(vs.Gateways) {

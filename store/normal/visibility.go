@@ -14,9 +14,9 @@ import (
 )
 
 // capped restricts the exportTo of a ServiceEntry to the visibility that serviceEntryVisibility of the mesh
-// configuration allows for its namespace, if that applies to sidecars. It never extends exportTo. Policies match the
-// labels of the Namespace in the entry's own source and cluster (istio.io/api mesh/v1alpha1/config.proto,
-// ServiceEntryVisibility).
+// configuration allows for the entry's namespace. Without applyToSidecars it returns exportTo unchanged. It never
+// extends exportTo. Policies match the labels of the Namespace in the entry's own source and cluster (istio.io/api
+// mesh/v1alpha1/config.proto, ServiceEntryVisibility).
 func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []string {
 	r.mesh = true // an edit of the mesh configuration may begin to apply
 	settings := ctx.Mesh().GetServiceEntryVisibility()
@@ -40,8 +40,8 @@ func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []stri
 	}
 }
 
-// visibilityFor returns the visibility of the first policy whose rules all match the labels of a namespace, or the
-// default.
+// visibilityFor returns the visibility of the first policy whose rules all match the labels of a namespace. If there
+// is no such policy, it returns the default visibility.
 func visibilityFor(settings *meshv1.ServiceEntryVisibility, namespace labels.Set) meshv1.ServiceEntryVisibility_Visibility {
 	for _, policy := range settings.GetPolicies() {
 		if !slices.ContainsFunc(policy.GetMatchingRules(), func(rule *meshv1.ServiceEntryVisibility_MatchRule) bool {
@@ -54,8 +54,8 @@ func visibilityFor(settings *meshv1.ServiceEntryVisibility, namespace labels.Set
 	return settings.GetDefaultVisibility()
 }
 
-// ruleSelector returns the selector of a rule for namespaces. An invalid selector is an error, and matches nothing, as
-// in Istio, so the default visibility applies.
+// ruleSelector returns the selector of a rule for namespaces. It returns an error for an invalid selector. As in
+// Istio, a policy with an invalid selector matches no namespace.
 func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selector, error) {
 	stated := rule.GetNamespaceSelector()
 	if stated == nil {
@@ -71,7 +71,7 @@ func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selecto
 }
 
 // checkVisibility warns of rules of serviceEntryVisibility with an invalid selector. It also warns if applyToSidecars
-// is not set: the settings then apply to ambient mode only.
+// is not set, because the settings then have an effect in ambient mode only.
 func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 	const at = "data.mesh.serviceEntryVisibility"
 	if settings == nil {

@@ -18,18 +18,18 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Pod has the fields of a Pod that its endpoints and its Workload depend on.
+// Pod has the fields of a Pod that the Pod's endpoints and Workload record depend on.
 type Pod struct {
 	UID            string // empty: unknown, from a file
 	Labels         map[string]string
 	Node           string
 	ServiceAccount string
-	Workload       string   // name of its Deployment, StatefulSet or other owner; without an owner its own name
-	NotReady       bool     // its Ready condition is False
-	Address        string   // the first; empty: none is assigned yet
+	Workload       string   // name of its Deployment, StatefulSet or other owner; without an owner, name of the Pod
+	NotReady       bool     // the Pod's Ready condition is False
+	Address        string   // first address; empty: no address is assigned yet
 	More           []string // further addresses, of the other family; usually none
-	Terminating    bool     // it is being deleted
-	Ended          bool     // it has succeeded or failed
+	Terminating    bool     // the Pod is being deleted
+	Ended          bool     // the Pod has succeeded or failed
 }
 
 // Equal reports whether two Pods are equal for endpoints and Workloads; nil stands for a missing Pod.
@@ -67,8 +67,8 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
-// PodAtID returns the ID that stands for the Pod with an address, in the namespace and origin of an object. It is in
-// the Refs of an object that depends on this Pod.
+// PodAtID returns the ID that stands for the Pod with an address, in the namespace and origin of an object. If the
+// object depends on this Pod, its Refs contain the ID.
 func PodAtID(of object.ID, address string) object.ID {
 	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
 }
@@ -79,13 +79,14 @@ func IsPodAt(id object.ID) bool { return id.Kind == podAddress }
 // podAddress is the kind of the IDs of PodAtID. Kubernetes has no kind of this name.
 const podAddress = "PodAddress"
 
-// AllNodes returns the ID that stands for all Nodes of an origin, in the Refs of an object that depends on them.
+// AllNodes returns the ID that stands for all Nodes of an origin. The Refs of an object that depends on all Nodes
+// contain this ID.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
-// Namespace has the fields of a Namespace that its endpoints, Services and ServiceEntries depend on.
+// Namespace has the fields of a Namespace that endpoints, Services and ServiceEntries in the Namespace depend on.
 type Namespace struct {
 	Network      string
-	Distribution model.Distribution // preference of services that state none
+	Distribution model.Distribution // distribution of services that state none themselves
 	Labels       map[string]string
 }
 
@@ -107,8 +108,8 @@ type owned struct {
 	} `json:"ownerReferences"`
 }
 
-// ParsePod parses a Pod. If it cannot be parsed, the Pod is nil, there is an error among the problems, and the previous
-// Pod remains in effect. Other problems are warnings.
+// ParsePod parses a Pod. If the object cannot be parsed, the result is nil, and one of the problems is an error. In
+// this case the caller keeps the previous Pod. All further problems are warnings.
 func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	r := &report{id: obj.ID, location: obj.Location}
 	var whole struct {
@@ -157,7 +158,7 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	return pod, r.problems
 }
 
-// keptOut reports whether a Pod disables injection by a label or an annotation.
+// keptOut reports whether a label or an annotation of a Pod disables injection.
 func keptOut(obj *object.Object) bool {
 	const inject = "sidecar.istio.io/inject"
 	return cmp.Or(obj.Labels[inject], obj.Annotations[inject]) == "false"
@@ -169,8 +170,9 @@ var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 // workloadNameLabel states the workload of a Pod or WorkloadEntry.
 const workloadNameLabel = "service.istio.io/workload-name"
 
-// workloadName returns the name of a Pod's workload: that of its controlling owner. A ReplicaSet is replaced by its
-// Deployment or Argo Rollout (the name without the pod-template-hash), and a Job of a CronJob by the CronJob.
+// workloadName returns the name of a Pod's workload: the name of the Pod's controlling owner. Instead of a
+// ReplicaSet's name it returns that of the Deployment or Argo Rollout (without the pod-template-hash). Instead of the
+// name of a CronJob's Job it returns that of the CronJob.
 func workloadName(obj *object.Object, meta owned) string {
 	if name := obj.Labels[workloadNameLabel]; name != "" {
 		return name
@@ -194,7 +196,8 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode parses a Node; the result is never nil. With an invalid status it has no external address.
+// ParseNode parses a Node; the result is never nil. If the Node's status is invalid, the result has no external
+// address.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -228,14 +231,15 @@ func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
 	return &Namespace{Network: obj.Labels[model.NetworkLabel], Distribution: preferred, Labels: obj.Labels}, r.problems
 }
 
-// namespace returns the Namespace of an object, in the object's own source and cluster; nil: it does not exist.
+// namespace returns the Namespace of an object, in the object's own source and cluster; nil: the Namespace does not
+// exist.
 func (r *report) namespace(of *object.Object, ctx Lookup) *Namespace {
 	id := of.ID.SameOrigin(object.ID{Kind: "Namespace", Name: of.ID.Namespace})
 	r.ref(id)
 	return ctx.Namespace(id)
 }
 
-// locality joins the parts of a locality, without trailing empty ones.
+// locality joins the parts of a locality, without empty parts at the end.
 func locality(region, zone, subzone string) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }

@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// workloadGroupRecords returns the record of a WorkloadGroup, from which push/machines makes WorkloadEntries: the
-// template, with labels and annotations of the entries. The default service account is "default", as for `istioctl x
-// workload entry configure` (https://istio.io/latest/docs/reference/config/networking/workload-group/). The probe is
-// omitted: agents read it from the mesh.yaml of the machine.
+// workloadGroupRecords returns the record of a WorkloadGroup: the template, with the labels and annotations of the
+// WorkloadEntries. push/machines makes WorkloadEntries from this record. The default service account is "default", as
+// for `istioctl x workload entry configure`
+// (https://istio.io/latest/docs/reference/config/networking/workload-group/). The record lacks the probe: agents read
+// the probe from the machine's mesh.yaml.
 func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	group := &networkingv1.WorkloadGroup{}
 	if !r.spec(obj, group) {

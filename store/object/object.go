@@ -1,4 +1,4 @@
-// Package object defines the output of sources: a raw API object, and the change to it.
+// Package object defines the output of sources: raw API objects, and events about their changes.
 //
 // Owns: nothing; values are immutable. Reads: store/origin. Never: a schema, defaults, validation (normal does that),
 // sockets.
@@ -21,12 +21,12 @@ type Op uint8
 const (
 	Put    Op = iota + 1 // the object exists and has this content
 	Delete               // the object is gone; only its ID is set
-	Broken               // the object exists and cannot be read, for the reason in Problem; the last good content stays in effect
-	// Synced concerns no object: everything that existed when the source started, or read again, has been emitted. ID
-	// has the source's origin; for files it is zero.
+	Broken               // the object exists and cannot be read (Problem); the last good content stays in effect
+	// Synced concerns no object: the source has emitted all objects that existed when it started, or when it began to
+	// read again. ID has the source's origin; for files ID is zero.
 	Synced
-	// Forget concerns no object: everything that the source of the ID's origin has emitted is void until it has emitted
-	// everything again and Synced.
+	// Forget concerns no object: all events so far from the source of the ID's origin are void. The source then emits
+	// all objects again, and Synced.
 	Forget
 )
 
@@ -40,9 +40,9 @@ type ID struct {
 	Name      string
 }
 
-// String returns the ID as users read it: "Kind namespace/name", or "Kind name" without a namespace, and the cluster if
-// it is not the config cluster. A kind of the Gateway API is followed by its group. For an incomplete ID String returns
-// the known parts.
+// String returns the ID as users read it: "Kind namespace/name", or "Kind name" without a namespace. For an object
+// that is not of the config cluster, the cluster follows. A kind of the Gateway API is followed by its group. For an
+// incomplete ID String returns the known parts.
 func (id ID) String() string {
 	kind := id.Kind
 	if id.Group == GatewayAPI { // Istio has a Gateway too
@@ -63,10 +63,11 @@ func (id ID) String() string {
 // (kind.group).
 const GatewayAPI = "gateway.networking.k8s.io"
 
-// OwnGroup is the group in IDs of objects that the leader makes itself, and of names that objects look up.
+// OwnGroup is the group in IDs of objects that the leader makes itself, and in IDs that stand for looked-up names,
+// such as host names.
 const OwnGroup = "navarch.io"
 
-// SameOrigin returns the ID of another object with the origin of id.
+// SameOrigin returns its argument, with the origin replaced by that of id.
 func (id ID) SameOrigin(other ID) ID {
 	other.Origin = id.Origin
 	return other
@@ -82,15 +83,15 @@ func (id ID) Compare(o ID) int {
 type Why uint8
 
 const (
-	Deleted   Why = iota // the API server stated it: a DELETE event, or a complete list no older than the state that was seen
-	Undefined            // the definition of its kind was removed or is being removed
-	Rewound              // a list that is older than the state that was seen lacks it
-	Unread               // its kind could not be listed: forbidden (403), or not served (404)
-	Unnamed              // its cluster is no longer read, because no Secret names it
-	Missing              // it is no longer in the folder
+	Deleted   Why = iota // a DELETE event, or missing in a complete list that is not older than the last state
+	Undefined            // the definition of the object's kind was removed, or is being removed
+	Rewound              // the object is missing in a list that is older than the last state
+	Unread               // the object's kind could not be listed: forbidden (403), or not served (404)
+	Unnamed              // the object's cluster is no longer read, because no Secret names the cluster
+	Missing              // the object is no longer in the folder
 )
 
-// whys are the stored words, and clauses for messages about several objects.
+// whys has, for each Why, the word in which it is stored, and the clause for messages about several objects.
 var whys = [...]struct{ word, clause string }{
 	Deleted:   {"deleted", "were deleted"},
 	Undefined: {"undefined", "have lost the definition of their kind"},
@@ -106,7 +107,8 @@ func (w Why) String() string { return whys[w].clause }
 // MarshalText implements encoding.TextMarshaler.
 func (w Why) MarshalText() ([]byte, error) { return []byte(whys[w].word), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. An unknown word, as of a newer build, is an error.
+// UnmarshalText implements encoding.TextUnmarshaler. It fails for an unknown word, for example the word of a newer
+// version of Navarch.
 func (w *Why) UnmarshalText(text []byte) error {
 	for i, one := range whys {
 		if one.word == string(text) {
@@ -126,8 +128,8 @@ type Object struct {
 	Annotations map[string]string
 	// JSON is the whole object as JSON. A source may leave out parts that no record needs.
 	JSON []byte
-	// UID and Generation are from the source, if it states them; in files their author wrote them. Records contain only
-	// the UIDs of Pods and ServiceAccounts.
+	// UID and Generation are the object's metadata.uid and metadata.generation, if the source has them; in files the
+	// author may have written any value. Of these, records contain only the UIDs of Pods and ServiceAccounts.
 	UID        string
 	Generation int64
 	// Location is the place of the object for messages: a path relative to the folder, and a document number.
@@ -142,8 +144,8 @@ type Event struct {
 	Location string
 	Problem  string // for Broken
 	Why      Why    // for Delete
-	// Kinds is for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely, sorted. For
-	// other sources it is nil, which means all kinds.
+	// Kinds is set for Synced of a Kubernetes cluster: Group and Kind of all kinds that were listed completely,
+	// sorted. For every other source Kinds is nil, which means all kinds.
 	Kinds []ID
 }
 
@@ -156,12 +158,12 @@ type Problem struct {
 	Location string
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
-	Analyzer problem.Analyzer // empty without such a code
+	Analyzer problem.Analyzer // empty: no such code
 	Severity problem.Severity
 	Message  string
 }
 
-// String returns "Kind namespace/name: field: message [IST0101]". For an object without a name it contains the
+// String returns "Kind namespace/name: field: message [IST0101]". If the object has no name, the text contains the
 // location.
 func (p Problem) String() string {
 	parts := []string{p.ID.String(), p.Field, p.Message + p.Analyzer.Suffix()}

@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// levels maps the names of Istio's levels (istio: pkg/log, --log_output_level) and Envoy's warning. Navarch logs
-// nothing at fatal or above.
+// levels maps words to levels. The words are Istio's (istio: pkg/log, --log_output_level) and "warning", which is
+// Envoy's. Navarch writes no line at level fatal or above.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
 	"error": slog.LevelError, "fatal": fatal, "none": none}
 
-// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level): one
-// level, or several SCOPE:LEVEL with commas between them. It is for programs with one scope, and returns the last level
-// of scope default or without a scope. A level for all takes precedence, and info is the default. scopes lists the
-// other scopes, sorted, whose levels have no effect. The error names the part that is not a level.
+// Level parses the least level of log lines in the form of Istio's components (istio: pkg/log, --log_output_level):
+// one level, or several SCOPE:LEVEL with commas between them. It is for programs with one scope. The level of the
+// scope "all" takes precedence, then that of the scope "default". A level without a scope counts as one of "default";
+// of several, the last counts. If the text states neither, the level is info. scopes lists the remaining scopes in
+// the text, sorted; their levels have no effect. The error names the part that is not a level.
 func Level(text string) (level slog.Level, scopes []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {

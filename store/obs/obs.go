@@ -1,5 +1,5 @@
-// Package obs defines everything that Navarch shows of itself, in one place: keys of log lines, metrics and their
-// labels. It also samples log lines that clients can cause, and parses log levels.
+// Package obs defines the keys of log lines, and the metrics with their labels, in one place. It also samples log
+// lines that clients can cause, and parses log levels.
 //
 // Owns: the metrics registry. Reads: nothing of ours. Never: a label per proxy, key material.
 package obs
@@ -36,37 +36,37 @@ const (
 	KeyObjects    = "objects" // the objects of a change; the objects that a resource was made from, the likeliest cause first
 	KeyTook       = "took"
 
-	KeyChanges      = "changes"      // of configuration, all in one line
-	KeyBuilt        = "built"        // resources, by type
+	KeyChanges      = "changes"      // changes of configuration, all in one line
+	KeyBuilt        = "built"        // number of built resources, by type
 	KeyProxies      = "proxies"      // number of proxies whose configuration a change affects
-	KeyAcknowledged = "acknowledged" // number of proxies that have acknowledged it
-	KeyResponses    = "responses"    // acknowledged, by type
+	KeyAcknowledged = "acknowledged" // number of proxies that have acknowledged the change
+	KeyResponses    = "responses"    // number of acknowledged responses, by type
 
 	KeyProblem  = "problem"
 	KeyCode     = "code"
-	KeyAnalyzer = "analyzer" // Istio's code for the same
+	KeyAnalyzer = "analyzer" // second code of the problem (problem.Analyzer)
 	KeyApplies  = "applies"  // the object applies in spite of its problem
 	KeyLines    = "lines"
 	KeyRemoval  = "removal" // the ID of the removal
 	KeyRecords  = "records" // number of records
-	KeyKind     = "kind"    // of records
+	KeyKind     = "kind"    // kind of the records
 	KeyKinds    = "kinds"
 	KeySaid     = "said"  // number of records according to the head
 	KeyKnown    = "known" // whether this build knows the kind
-	KeyNames    = "names" // the first ones
+	KeyNames    = "names" // names of the first records
 
 	KeyReason = "reason"
-	KeyUser   = "user" // of a process on this machine, from the kernel
+	KeyUser   = "user" // user of a process on this machine, from the kernel
 	KeyPID    = "pid"
 
 	KeyPlace = "place" // function and line of our code
 	KeyStack = "stack"
 
-	keyScope    = "scope" // of log lines (Scoped)
+	keyScope    = "scope" // scope of log lines (Scoped)
 	KeyLeast    = "least" // level of a scope
 	KeyRoles    = "roles"
 	KeyMesh     = "mesh"
-	KeyVersion  = "version" // of this program; of a resource
+	KeyVersion  = "version" // version of this program, or of a resource
 	KeyStore    = "store"
 	KeyListener = "listener"
 	KeyAtMost   = "at_most" // a duration
@@ -75,8 +75,8 @@ const (
 // Keys of the lines about versions that are withheld from views.
 const (
 	KeyView       = "view"
-	KeyEnvoys     = "envoy"      // versions of Envoy that it is withheld from
-	KeyIdentities = "identities" // number of distinct identities that refused it
+	KeyEnvoys     = "envoy"      // versions of Envoy that the version is withheld from
+	KeyIdentities = "identities" // number of distinct identities that refused the version
 	KeyFirst      = "first_refusal"
 	KeyLast       = "last_refusal"
 	KeyRetry      = "retry" // the time of the next retry
@@ -288,7 +288,7 @@ var (
 		"Withheld versions that were sent to one proxy of this replica, by what it answered: acknowledged, refused, unanswered.", "result")
 )
 
-// The metrics of the fleet: what an autoscaler and an operator of several replicas go by.
+// The metrics of the fleet, for an autoscaler and for an operator of several replicas.
 var (
 	FleetProxies = gauge("navarch_fleet_proxies_per_replica", "Streams of all replicas, including those that wait to be admitted, divided "+
 		"by the number of ready replicas; some seconds old.")
@@ -313,8 +313,8 @@ var (
 type rejects struct{ CDS, EDS, LDS, RDS *prometheus.CounterVec }
 
 func init() {
-	// In addition to Go's usual metrics go_gc_heap_live_bytes: the bytes that the last collection found in use, without
-	// later garbage.
+	// go_gc_heap_live_bytes is registered in addition to Go's usual metrics. It counts the bytes that the last
+	// collection found in use, without later garbage.
 	live := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)})
 	registry.MustRegister(collectors.NewGoCollector(live), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	Info.WithLabelValues(Version).Set(1)

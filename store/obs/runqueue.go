@@ -12,9 +12,9 @@ type RunQueue struct {
 	before []uint64
 }
 
-// Since returns a quantile of the waits since the last call; the first call counts from the start of the process. Share
-// .99 returns the wait of all but the slowest hundredth. The result is the lower bound of the histogram's bucket; 0 if
-// nothing waited or the metric is missing.
+// Since returns a quantile of the waits since the previous call; the first call counts from the start of the process.
+// share is the quantile: .99 leaves out the slowest hundredth of the waits. The result is the lower bound of the
+// histogram's bucket; 0 if nothing waited or the metric is missing.
 func (q *RunQueue) Since(share float64) time.Duration {
 	q.sample[0].Name = "/sched/latencies:seconds"
 	metrics.Read(q.sample[:])
@@ -25,7 +25,7 @@ func (q *RunQueue) Since(share float64) time.Duration {
 	return q.take(share, h.Counts, h.Buckets)
 }
 
-// take computes Since from a histogram that only grows. Bounds are in seconds.
+// take computes the result of Since from a cumulative histogram. bounds are in seconds.
 func (q *RunQueue) take(share float64, counts []uint64, bounds []float64) (wait time.Duration) {
 	if len(q.before) != len(counts) {
 		q.before = make([]uint64, len(counts))

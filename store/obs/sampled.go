@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// Sampled writes warnings that clients can cause, so that no number of clients fills the log. The first line of a cause
-// is written immediately. Of the lines that follow within SampleInterval, one is written at its end, with the number of
-// the others (keySuppressed), and so on while more lines come. The lines of a cause and the numbers in them add up to
-// the events. Causes do not hide each other. It is safe for concurrent use.
+// Sampled writes warnings that clients can cause, so that no number of clients fills the log. The first line of a
+// cause is written immediately. After each written line an interval of SampleInterval begins. At the end of the
+// interval the first line within it is written, with the number of the suppressed lines (keySuppressed). The written
+// lines of a cause and their numbers add up to the events. Lines of one cause do not suppress lines of another. It is
+// safe for concurrent use.
 type Sampled struct {
 	log *slog.Logger
 
@@ -19,20 +20,21 @@ type Sampled struct {
 	causes map[sampledCause]*sample
 }
 
-// SampleInterval is the least time between two lines of one cause after the first.
+// SampleInterval is the least time between two written lines of one cause.
 const SampleInterval = 30 * time.Second
 
-// maxSampled bounds the causes that are distinguished; all further ones share one cause.
+// maxSampled bounds the causes that are distinguished; all further causes count as a single cause.
 const maxSampled = 64
 
-// maxSampledText is the number of bytes of a text that are written: clients choose the texts.
+// maxSampledText is the largest number of bytes of a text that are written. A bound is needed because clients choose
+// the texts.
 const maxSampledText = 512
 
 type sampledCause struct{ message, cause string }
 
 // sample contains the events of one cause that wait for the end of the interval.
 type sample struct {
-	args  []any // of the first event of the interval; nil: there was none
+	args  []any // arguments of the first event of the interval; nil: no event yet
 	count int
 }
 
@@ -41,8 +43,8 @@ func NewSampled(log *slog.Logger) *Sampled {
 	return &Sampled{log: log, causes: map[sampledCause]*sample{}}
 }
 
-// Warn writes or counts a line. message and cause are constants, or of a set that clients cannot enlarge. Texts of
-// clients are in args, which are keys and values in the form of slog; they are cut.
+// Warn writes or counts a line. message and cause must be constants, or values of a set that clients cannot enlarge.
+// Texts of clients belong into args, which are keys and values in the form of slog. Long texts in args are cut.
 func (s *Sampled) Warn(message, cause string, args ...any) {
 	key := sampledCause{message, cause}
 	s.mu.Lock()

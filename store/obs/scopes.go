@@ -30,9 +30,9 @@ type Scope struct {
 	first       slog.Level
 }
 
-// NewLevels parses the initial levels in the form of Level. A scope without a level of its own has that of default, and
-// a level for all takes precedence over every other. unknown lists the scopes that do not exist, sorted; their levels
-// have no effect. The error names the part that is not a level.
+// NewLevels parses the initial levels in the form of Level. A scope without a level of its own has the level of the
+// scope "default". A level for the scope "all" takes precedence over every other level. unknown lists the scopes that
+// do not exist, sorted; their levels have no effect. The error names the part that is not a level.
 func NewLevels(text string) (l *Levels, unknown []string, err error) {
 	said, err := parseLevels(text)
 	if err != nil {
@@ -70,8 +70,8 @@ func (l *Levels) Find(name string) *Scope {
 	return nil
 }
 
-// Handler returns a handler that passes lines of scope default to next. Scoped derives the handlers of other scopes
-// from it.
+// Handler returns a handler that passes lines of the scope "default" to another handler. From the result, Scoped
+// derives the handlers of all other scopes.
 func (l *Levels) Handler(next slog.Handler) slog.Handler {
 	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
 }
@@ -94,8 +94,8 @@ func (s *Scope) Set(word string) error {
 // Reset restores the level that the scope had at the start.
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
-// Scoped returns a logger whose lines belong to a scope and name it at their end. If the logger's handler is not from
-// Levels, or the scope does not exist, it returns log itself.
+// Scoped returns a logger whose lines belong to a scope and end with the scope's name. If the handler of log is not
+// from Levels, or the scope does not exist, Scoped returns log itself.
 func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	h, is := log.Handler().(scoped)
 	if !is {

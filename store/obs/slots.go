@@ -8,20 +8,21 @@ import (
 // OtherValues is the label value of all values without a slot.
 const OtherValues = "(others)"
 
-// Slots bounds the values of a label that users choose, such as tenants. A value keeps its slot while it is used. With
-// all slots taken, a new value gets the slot that was unused for longest, if that time is Idle or more; otherwise it
-// counts as OtherValues. All fields are required. Safe for concurrent use.
+// Slots bounds the values of a label that users choose, such as tenants. A value keeps its slot while it is used. If
+// all slots are taken, a new value gets the slot that was unused for longest, provided that this time is Idle or
+// more. Otherwise the new value counts as OtherValues. All fields are required. Safe for concurrent use.
 type Slots struct {
 	Most int                // number of slots
 	Idle time.Duration      // time without use after which a slot may be given to another value
-	Free func(value string) // called with a value that loses its slot; it must not use the Slots
+	Free func(value string) // called with a value that loses its slot; Free must not use the Slots
 
 	mu   sync.Mutex // a leaf: guards the field below
 	used map[string]time.Time
 }
 
-// Of returns the label value under which to count a value at the time now: the value itself, or OtherValues. Before
-// another value gets a slot, Free is called with the value that had it, so that its metrics can be deleted.
+// Of returns the label value under which to count a value at the time now: the value itself, or OtherValues. Before a
+// slot passes to another value, Of calls Free with the old value, so that the caller can delete the old value's
+// metrics.
 func (s *Slots) Of(value string, now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

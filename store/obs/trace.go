@@ -23,21 +23,22 @@ type Tracer struct {
 	mesh     string
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	cluster  atomic.Uint64 // of etcd; 0: unknown, and nothing is traced
+	cluster  atomic.Uint64 // id of the etcd cluster; 0: unknown, and nothing is traced
 
 	mu     sync.Mutex // a leaf
 	pushes map[int64]int
 	order  []int64
 }
 
-// Bounds of the spans of single responses: the first maxPushes of a revision, of maxRevisions revisions at a time.
+// Bounds of the spans of single responses. For each revision, the first maxPushes responses get a span. The Tracer
+// counts them for at most maxRevisions revisions at a time.
 const (
 	maxPushes    = 64
 	maxRevisions = 256
 )
 
-// NewTracer returns a Tracer that passes its spans to a processor. It writes nothing before Begin. name is this
-// process's.
+// NewTracer returns a Tracer that passes its spans to a processor. The Tracer writes nothing before Begin. name is
+// the name of this process.
 func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	t := &Tracer{mesh: mesh, pushes: map[int64]int{}}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor), sdktrace.WithIDGenerator(ids{}),
@@ -47,10 +48,11 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 	return t
 }
 
-// Begin sets the etcd cluster whose revisions are traced; 0: nothing is traced. Earlier events are not traced.
+// Begin sets the etcd cluster whose revisions are traced; 0: nothing is traced. Events before the call of Begin are
+// not traced.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
-// Close flushes the waiting spans. An error means that the exporter has not accepted them before ctx ended.
+// Close flushes the waiting spans. It returns an error if the exporter has not accepted the spans before ctx ended.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Committed writes the trace's first span, from the event to the commit, and below it the span of the commit.
@@ -128,7 +130,7 @@ func (t *Tracer) root(revision int64) (sum [24]byte, traceID trace.TraceID, span
 	return sum, traceID, spanID
 }
 
-// ids assigns the ids of root to a first span, and random ones to other spans.
+// ids assigns the ids of root to a first span, and random ids to all later spans.
 type ids struct{}
 
 type rootKey struct{}

@@ -11,9 +11,9 @@ import (
 	"unique"
 )
 
-// Origin is a part of the identity of every object and record: Service shop/web of two clusters are two objects. It is
-// comparable, and one word in size, since every key contains it. The zero Origin is that of data of the whole mesh,
-// which are not in any object.
+// Origin is a part of the identity of every object and record: Service shop/web of two clusters are two objects.
+// Origin is comparable, and only one word in size, since every key contains an Origin. The zero Origin is the origin
+// of data of the whole mesh, which are not in any object.
 type Origin struct{ pair unique.Handle[pair] }
 
 type pair struct{ cluster, source string }
@@ -33,9 +33,10 @@ const (
 	JWKS = "jwks"
 )
 
-// New returns the origin of objects that a source of this kind reads from a cluster. The name of the config cluster,
-// which alone has configuration kinds, is "" whatever --cluster-id is. So it sorts first, and its records stay when it
-// is renamed. Other clusters have the name of CLUSTER_ID in the metadata of their proxies (CheckCluster).
+// New returns the origin of objects that a source of this kind reads from a cluster. The config cluster is the only
+// cluster from which configuration kinds are read. Its name here is "", independent of --cluster-id. The config
+// cluster therefore sorts first, and its records stay when it is renamed. For every other cluster, the name is the
+// CLUSTER_ID in the metadata of its proxies (CheckCluster).
 func New(cluster, source string) Origin {
 	if cluster == "" && source == "" {
 		return Origin{}
@@ -56,11 +57,12 @@ func (o Origin) Cluster() string { return o.value().cluster }
 // Source returns the kind of source; empty for data that are not in any object.
 func (o Origin) Source() string { return o.value().source }
 
-// before maps a kind of source to the one that takes precedence over it.
+// before maps a kind of source to the kind that takes precedence over it.
 var before = map[string]string{Files: Kube, Machines: Files}
 
-// Before returns the origin whose object replaces an object of the same name in o: a cluster's API server takes
-// precedence over a file, and a file over the entry of a machine. False means that no origin does.
+// Before returns the origin that takes precedence over o: its object replaces an object of the same name in o. A
+// cluster's API server takes precedence over a file, and a file over the entry of a machine. False means that no
+// origin takes precedence.
 func (o Origin) Before() (Origin, bool) {
 	source, is := before[o.Source()]
 	if !is {
@@ -69,7 +71,8 @@ func (o Origin) Before() (Origin, bool) {
 	return New(o.Cluster(), source), true
 }
 
-// After is the inverse of Before: it returns the origin whose object an object of the same name in o replaces.
+// After is the inverse of Before: it returns the origin over which o takes precedence. False means that there is no
+// such origin.
 func (o Origin) After() (Origin, bool) {
 	for after, source := range before {
 		if source == o.Source() {
@@ -96,8 +99,8 @@ func (o Origin) Compare(other Origin) int {
 	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.source, b.source))
 }
 
-// longestCluster bounds names of clusters, like keys of Secrets: Istio takes a remote cluster's name from such a key
-// (istioctl create-remote-secret).
+// longestCluster is the maximum length of a cluster's name. It is that of a key of a Secret, because Istio uses such
+// a key as the name of a remote cluster (istioctl create-remote-secret).
 const longestCluster = 253
 
 // CheckCluster returns an error for an invalid name of a cluster. Valid are letters, digits, "-", "_" and ".", as in a

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Analyzer is a second code of a problem, in addition to its Code: that of Istio's analyzers (istioctl analyze), or one
-// of ours that begins with NAV1. It is empty if neither exists. deploy/docs/analysis.md explains each code and its
-// remedy (https://istio.io/latest/docs/reference/config/analysis/).
+// Analyzer is a second code of a problem, in addition to its Code. It is a code of Istio's analyzers (istioctl
+// analyze), or a code of Navarch that begins with NAV1. It is empty if the problem has neither.
+// deploy/docs/analysis.md explains each code and its remedy
+// (https://istio.io/latest/docs/reference/config/analysis/).
 type Analyzer string
 
 // The codes, by Istio's names.
@@ -86,8 +87,8 @@ const (
 	ClusterStale          Analyzer = "NAV1009"
 )
 
-// analyzers has the name and the severity of each code. Those of Istio's codes are Istio's
-// (istio: pkg/config/analysis/msg/messages.yaml).
+// analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
+// pkg/config/analysis/msg/messages.yaml).
 var analyzers = map[Analyzer]struct {
 	name     string
 	severity Severity
@@ -168,7 +169,7 @@ func Analyzers() []Analyzer { return slices.Sorted(maps.Keys(analyzers)) }
 func (a Analyzer) Name() string { return analyzers[a].name }
 
 // Severity returns the severity of the code in navarchctl analyze; empty if this build does not know the code.
-// Elsewhere a problem has a severity of its own.
+// Outside of navarchctl analyze, each problem states its own severity.
 func (a Analyzer) Severity() Severity { return analyzers[a].severity }
 
 // Own reports whether the code is not one of Istio's.

@@ -2,8 +2,8 @@ package problem
 
 import "cmp"
 
-// Bounds of a list of problems: of one object, of one namespace, and in total. An author of ten thousand faulty objects
-// fills only the share of their own namespace.
+// Bounds of the number of problems in a list: of one object, of one namespace, and in total. With them, an author of
+// ten thousand faulty objects fills only the share of one namespace.
 const (
 	MostOfObject    = 20
 	MostOfNamespace = 200
@@ -11,8 +11,9 @@ const (
 )
 
 // Bound removes the problems beyond the bounds from a list, and keeps the order. If the total is too large, the
-// namespaces with most problems lose some. of returns the namespace and object of a problem. left counts the removed
-// problems of each namespace; nil: nothing was removed. all stays unchanged; shown may be the same slice.
+// namespaces with most problems lose some. The second argument must return the namespace and the object of a problem.
+// left counts the removed problems of each namespace; nil: nothing was removed. Bound does not change its argument;
+// shown may be the same slice.
 func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)) (shown []P, left map[string]int) {
 	if len(all) <= MostOfObject {
 		return all, nil
@@ -43,7 +44,8 @@ func Bound[P any, O comparable](all []P, of func(P) (namespace string, object O)
 	return shown, left
 }
 
-// share returns the largest number of problems of each namespace, at least one, with which the total is at most Most.
+// share returns how many problems of each namespace are kept, so that the total is at most Most. It tries
+// MostOfNamespace, and then each time three quarters of the previous number; the result is at least one.
 func share(of map[string]int) int {
 	for each := MostOfNamespace; ; each = cmp.Or(each*3/4, 1) {
 		total := 0

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Code is the class of a problem, for programs: messages may change, codes do not. The codes follow field.ErrorType
-// (https://pkg.go.dev/k8s.io/apimachinery/pkg/util/validation/field#ErrorType).
+// Code is the class of a problem, for programs: messages may change, codes do not change. The codes follow
+// field.ErrorType (https://pkg.go.dev/k8s.io/apimachinery/pkg/util/validation/field#ErrorType).
 type Code string
 
 // The codes.
@@ -19,7 +19,7 @@ const (
 	Invalid      Code = "Invalid"      // the API does not allow the value or the object
 	Required     Code = "Required"     // a required value is missing
 	NotFound     Code = "NotFound"     // a referenced object or value does not exist
-	Duplicate    Code = "Duplicate"    // another object has this name, host or port, and takes precedence
+	Duplicate    Code = "Duplicate"    // another object has the same name, host or port, and takes precedence
 	NotSupported Code = "NotSupported" // valid, but this version does not act on it
 	NoEffect     Code = "NoEffect"     // valid, but without effect as it is written
 	Costly       Code = "Costly"       // valid and acted on, but expensive for every proxy
@@ -67,7 +67,8 @@ func Within(field string, err error) error {
 }
 
 // Split separates the path of fields of an error from its message, and prefixes the path with field. err must not be
-// nil. An error that is not an At, or wraps one with a text of its own, has no further path.
+// nil. If the error is not an At, or adds a text of its own to an At that it wraps, the result is field and the
+// error's text.
 func Split(field string, err error) (path, message string) {
 	for {
 		var at *At

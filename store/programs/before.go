@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// ErrNoHistory means that the tree has no git history back to the version before this one.
+// ErrNoHistory means that the tree has no git history back to the previous version.
 var ErrNoHistory = errors.New("no history")
 
-// Before returns the folder with navarchd and navarch-agent of the version before this one (the commit in
-// deploy/upgrade-from). They are built once, from the history of the repository, and report that commit as their
-// version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails, or a file cannot
-// be read or written.
+// Before returns the folder with navarchd and navarch-agent of the previous version (the commit in
+// deploy/upgrade-from). The two programs are built once, from the history of the repository, and report this commit
+// as their version. ErrNoHistory: the history is missing, as in a shallow clone. Other errors: the build fails, or a
+// file cannot be read or written.
 func Before() (dir string, err error) {
 	top, err := root()
 	if err != nil {
@@ -55,7 +55,7 @@ func Before() (dir string, err error) {
 	return dir, os.WriteFile(filepath.Join(dir, "done"), nil, 0o644)
 }
 
-// before returns the commit in a file: the only line that is not a comment.
+// before returns the commit that a file states in its only line that is not a comment.
 func before(file string) (commit string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Etcd returns the path of a stock etcd of the version in go.mod. It is built once for all test binaries, and again
-// when a dependency changes. Errors: go.sum cannot be read, or the build fails.
+// Etcd returns the path of a stock etcd of the version in go.mod. The program is built once for all test binaries,
+// and again when go.sum changes. Errors: go.sum cannot be read, or the build fails.
 var Etcd = sync.OnceValues(func() (string, error) {
 	top, err := root()
 	if err != nil {

@@ -21,14 +21,15 @@ type failer interface {
 }
 
 // For returns the path of a program (navarchd, navarchctl, navarch-agent, navarch-load, or app, the demo's
-// application). It is built like `make build`, but without symbols, which saves a third of the link time. The test ends
-// if the build fails.
+// application). The program is built as by `make build`, but without symbols; this saves a third of the link time.
+// The test ends if the build fails.
 func For(t failer, name string) string {
 	t.Helper()
 	return path(t, plain, name)
 }
 
-// Raced returns the path of navarchd with the race detector, which writes DATA RACE to standard error.
+// Raced returns the path of navarchd, built with the race detector, which writes DATA RACE to standard error. The
+// test ends if the build fails.
 func Raced(t failer) string {
 	t.Helper()
 	return path(t, raced, "navarchd")
@@ -60,17 +61,19 @@ var (
 
 const module = "navarch.io/navarch/"
 
-// Edit replaces the first occurrence of Text in a file by By. File is relative to the top of the tree.
+// Edit is a replacement in a file: By replaces the first occurrence of Text. File is relative to the top of the tree.
+// With an empty Text, By is inserted at the start of the file.
 type Edit struct{ File, Text, By string }
 
-// Changed returns the path of navarchd with some files edited, as another version would have them. name is the version
-// that it reports, and the name of the build. The test ends if a file lacks the text to replace, or the build fails.
+// Changed returns the path of a navarchd that is built from edited files, to simulate another version. name is the
+// version that this navarchd reports, and the name of the build. The test ends if a file lacks the text to replace,
+// or the build fails.
 func Changed(t failer, name string, edits ...Edit) string {
 	t.Helper()
 	return ChangedProgram(t, "navarchd", name, edits...)
 }
 
-// ChangedProgram is Changed for another program. Two programs of one version need two names.
+// ChangedProgram does for any program what Changed does for navarchd. Two programs of one version need two names.
 func ChangedProgram(t failer, program, name string, edits ...Edit) string {
 	t.Helper()
 	dir, err := changed(program, name, edits)
@@ -94,9 +97,9 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 		module+"cmd/"+program)
 }
 
-// Overlay writes the edited files into a folder, and returns the file for the flag -overlay of the go command. An edit
-// without a text to replace writes before the start of its file, which may be missing. Errors: a file lacks the text to
-// replace, or cannot be read or written.
+// Overlay writes the edited files into a folder, and returns the file for the flag -overlay of the go command. An
+// edit with an empty Text inserts By at the start of its file; this file may be missing. Errors: a file lacks the
+// text to replace, or cannot be read or written.
 func Overlay(dir string, edits []Edit) (overlay string, err error) {
 	root, err := root()
 	if err != nil {
@@ -164,7 +167,7 @@ var depend = sync.OnceValue(func() error {
 	}
 	err = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && path != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin") {
-			return filepath.SkipDir // nothing in it is compiled
+			return filepath.SkipDir // nothing in the folder is compiled
 		}
 		return err
 	})

@@ -63,8 +63,9 @@ func Next(b []byte) (f Field, n int) {
 	return f, tag + n
 }
 
-// Each calls do for every field of a message, in the order of the wire; for an empty message it does nothing. It stops
-// at the first error: that of do, or one of protowire if the message is malformed. The input may be untrusted.
+// Each calls the function for every field of a message, in the order of the wire; for an empty message it does
+// nothing. It stops at the first error: that of the function, or one of protowire if the message is malformed. The
+// input may be untrusted.
 func Each(b []byte, do func(Field) error) error {
 	for len(b) > 0 {
 		f, n := Next(b)

@@ -4,8 +4,9 @@
 //
 // Owns: nothing. Reads: nothing of ours. Never: Envoy's protobuf.
 //
-// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig of
-// that time into it, so a later edit of defaultConfig reaches only those running proxies that send no PROXY_CONFIG.
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged the defaultConfig
+// of that time into the PROXY_CONFIG, so a later edit of defaultConfig reaches only those running proxies that send
+// no PROXY_CONFIG.
 //
 // Settings of headers and connections affect only listeners (view.Inputs.Listeners, view.Workload.Listeners); settings
 // of spans affect only listeners that send spans (view.Self.Tracing). Proxies with equal settings share such listeners,

@@ -20,7 +20,7 @@ const (
 	Key  = ".dockerconfigjson"              // key of the credentials in its data
 )
 
-// Bounds of a Secret. A proxy gets the credentials of one registry only (For), so its size is bounded by maxEntry.
+// Bounds of a Secret. A proxy gets the credentials of one registry only (For), so maxEntry bounds their size.
 const (
 	maxRegistries = 256
 	maxEntry      = 16 << 10 // bytes

@@ -28,7 +28,7 @@ type Hold struct {
 	Count     int            `json:"count"`               // number of held objects
 	Kinds     map[string]int `json:"kinds"`               // objects by kind
 	Names     []string       `json:"names,omitempty"`     // the first 200 objects, as object.ID.String
-	Waits     bool           `json:"waits"`               // only an operator ends the removal
+	Waits     bool           `json:"waits"`               // the objects are removed only if an operator accepts that
 	Ends      time.Time      `json:"ends,omitzero"`       // time at which the objects are removed without an operator; zero: never
 }
 
@@ -94,9 +94,9 @@ func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
 // Objects returns all held objects, in the order of object.ID.Compare. The caller owns the list.
 func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
 
-// Add records objects whose removal is held, by scope, at the time at. everything reports whether all objects of a kind
-// (KindOf) have vanished; if so, or for a policy, the removal waits for an operator, unless the reason is
-// object.Unnamed.
+// Add records objects whose removal is held, by scope, at the time at. The function everything reports whether all
+// objects of a kind (KindOf) have vanished. A removal of all objects of a kind, or of a policy, waits for an
+// operator, unless its reason is object.Unnamed.
 func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
 	for scope, ids := range held {
 		h := b.holds[scope]
@@ -115,8 +115,8 @@ func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kin
 	}
 }
 
-// Begin starts a comparison of the held objects with the stored records. Held objects for which there returns true stay
-// held. All others are held further only if Keep is called for them before End.
+// Begin starts a comparison of the held objects with the stored records. Held objects for which the predicate returns
+// true stay held. All others are held further only if Keep is called for them before End.
 func (b *Book) Begin(there func(object.ID) bool) {
 	for _, h := range b.holds {
 		if len(h.ids) > 0 {

@@ -76,7 +76,7 @@ func (s *Scanner) distinct() error {
 // concurrent use.
 type Scanner struct {
 	text          []byte
-	at, start     int // of the next byte; of the last value that was skipped
+	at, start     int // index of the next byte; index of the last skipped value
 	values, depth int
 	read          int // members, for yielder
 	yielder       loop.Yielder
@@ -108,9 +108,9 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Object reads the members of the next value, an object. each is called with each key, and must move past the key's
-// value, by Skip or Object. Errors: those of each; the next value is not an object, is not JSON, or is nested too
-// deeply.
+// Object reads the members of the next value, an object. The function is called with each key, and must move past the
+// key's value, by Skip or Object. Errors: those of the function; the next value is not an object, is not JSON, or is
+// nested too deeply.
 func (s *Scanner) Object(each func(key string) error) error {
 	return s.object(func(raw []byte) error {
 		if plain(raw) {
@@ -124,8 +124,8 @@ func (s *Scanner) Object(each func(key string) error) error {
 	})
 }
 
-// plain reports whether a JSON string stands for the bytes between its quotes: ASCII without escapes, as nearly all keys.
-// json.Unmarshal takes some thirty times as long.
+// plain reports whether a JSON string stands for the bytes between its quotes: it is ASCII without escapes, like
+// nearly all keys. json.Unmarshal takes some thirty times as long.
 func plain(raw []byte) bool {
 	for _, c := range raw[1 : len(raw)-1] {
 		if c < ' ' || c >= utf8.RuneSelf || c == '\\' {

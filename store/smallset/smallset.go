@@ -16,7 +16,7 @@ const few = 8
 // safe for concurrent use.
 type Set[K comparable] struct {
 	list []K
-	many map[K]struct{} // replaces list once there are more than few elements
+	many map[K]struct{} // replaces list for more than 8 elements (few)
 }
 
 // Add adds an element, if it is absent.

@@ -28,10 +28,11 @@ type Access struct {
 	Refused func(Peer)
 }
 
-// Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such as
-// the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
-// syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of processes outside of to are closed
-// before anything is read from them. Other errors are those of the file system, or of setting the group.
+// Listen listens on a Unix socket at a path of at most MaxPath bytes. It removes an existing file at the path, such
+// as the socket of a process that died. If a process answers on the path, nothing is removed, and the error is
+// syscall.EADDRINUSE. The socket has mode 0600, with a group 0660. Connections of processes that may not connect
+// (Access) are closed before anything is read from them. Other errors are those of the file system, or of setting the
+// group.
 func Listen(path string, to Access) (net.Listener, error) {
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()

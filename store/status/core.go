@@ -59,7 +59,8 @@ func (c coreObjects[O, P]) Get(ctx context.Context, k Key) (Found[O], error) {
 	return found[O](out), err
 }
 
-// Write implements API: it creates an object without resourceVersion, and replaces one with it.
+// Write implements API: it creates an object without resourceVersion, and replaces an object that has a
+// resourceVersion.
 func (c coreObjects[O, P]) Write(ctx context.Context, k Key, o *O) (Found[O], error) {
 	request, replaces := c.client.Post(), P(o).GetResourceVersion() != ""
 	if replaces {

@@ -84,9 +84,9 @@ func (i *Istio) Get(ctx context.Context, k Key) (Found[unstructured.Unstructured
 	return foundStatus(out), nil
 }
 
-// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and only
-// if resourceVersion and uid are still those that were read. ErrConflict: they are not, or the object is absent. Before
-// Follow has found the served version of the kind, Write fails.
+// Write implements API: it replaces the status of an existing object. The API server changes the status alone, and
+// only if resourceVersion and uid are still those that were read. ErrConflict: one of the two has changed, or the
+// object is absent. Before Follow has found the served version of the kind, Write fails.
 func (i *Istio) Write(ctx context.Context, k Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	objects, _, err := i.objects(k.Namespace)
 	if err != nil {

@@ -5,7 +5,7 @@ import "slices"
 // line is the queue of waiting keys, each once. A turn is the name of an owner of keys (Desired.Turn). Turns alternate,
 // and so do the keys within a turn, so an owner of many keys delays only its own keys.
 type line struct {
-	turns []string // those that have keys, the next one first
+	turns []string // turns that have keys, the next turn first
 	keys  map[string][]Key
 }
 
@@ -19,7 +19,7 @@ func (l *line) push(turn string, k Key) {
 	l.keys[turn] = append(l.keys[turn], k)
 }
 
-// drop removes the keys for which is returns true.
+// drop removes the keys that the predicate selects.
 func (l *line) drop(is func(Key) bool) {
 	l.turns = slices.DeleteFunc(l.turns, func(turn string) bool {
 		l.keys[turn] = slices.DeleteFunc(l.keys[turn], is)
@@ -27,7 +27,7 @@ func (l *line) drop(is func(Key) bool) {
 	})
 }
 
-// emptied removes a turn without keys, and reports whether it did.
+// emptied removes a turn without keys, and reports whether the turn was removed.
 func (l *line) emptied(turn string) bool {
 	if len(l.keys[turn]) > 0 {
 		return false

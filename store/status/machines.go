@@ -30,7 +30,7 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 }
 
 // turnOf makes each service account one owner of the queue: machines of one account that come and go quickly do not
-// delay those of another.
+// delay machines of another account.
 func turnOf(name machines.Name, w machines.Wanted) string {
 	if w.Machine == nil {
 		return name.Namespace

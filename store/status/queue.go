@@ -112,8 +112,8 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 	q.enqueue(k)
 }
 
-// next returns the first object in line that differs and may be written now, with the value to write. A nil object
-// means that nothing is due for the duration wait, without further changes. The object stays first until take.
+// next returns the first object in line that differs and may be written now, with the value to write. If the object
+// is nil, nothing is due for the duration wait unless something changes. The object stays first until take.
 func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
 	wait = time.Hour
 	if !q.listed {
@@ -174,8 +174,8 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	return by
 }
 
-// putBackAt counts a restoration at now, and sets a pause if there were too many. It returns by when patience is
-// exhausted.
+// putBackAt counts a restoration at the given time, and sets a pause after too many restorations. If this restoration
+// exhausts patience, it returns the other writer (the last argument), otherwise the empty string.
 func (e *entry) putBackAt(now time.Time, by string) string {
 	e.by = by
 	if e.contested > 0 && now.Before(e.over()) {
@@ -235,8 +235,8 @@ func (q *queue[O]) failing() bool {
 	return false
 }
 
-// problems lists the objects that cannot be written, are left as they are, or are contested. The argument most bounds
-// the number of objects that it names; it counts the others.
+// problems lists the objects that cannot be written, are left as they are, or are contested. The last argument bounds
+// the number of named objects; one further problem counts the others.
 func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 	for k, e := range q.entries {
 		switch {

@@ -31,7 +31,7 @@ type Report struct {
 type Message struct {
 	Code     problem.Code
 	Analyzer problem.Analyzer // istioctl's code, which replaces Code; empty: there is no such code
-	Severity problem.Severity // Error becomes level ERROR, others WARNING
+	Severity problem.Severity // Error becomes level ERROR, other severities WARNING
 }
 
 // Delivered is the condition DeliveredType.

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// versions lists the versions of each group, the preferred one first. The API server decides which ones exist.
+// versions lists the versions of each group, the preferred one first. The API server decides which versions exist.
 var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"},
 	extensions: {"v1alpha1"}}
 

@@ -3,9 +3,9 @@
 // held. Callers state the target state of each object (Desired). An object that differs from it, whoever changed the
 // object, waits in a queue. In the queue owners with many objects alternate with the others (Desired.Turn).
 //
-// Owns: the waiting objects with their times, the record of other writers of them; the annotation EpochAnnotation of
-// whole objects that it has written; its own entries in the status of objects of others (Report). Reads: the objects
-// that it writes, by its own watch.
+// Owns: the waiting objects with their times, the record of other writers of these objects; the annotation
+// EpochAnnotation of whole objects that it has written; its own entries in the status of objects of others (Report).
+// Reads: the objects that it writes, by its own watch.
 //
 // Never: writes while this process does not lead, or with a deadline after the end of its lease; writes an object that
 // already has its target state; writes more than Rate objects a second; writes without the resourceVersion that it has
@@ -73,8 +73,9 @@ type API[O any] interface {
 	Follow(ctx context.Context, s Seen[O], failed func(error)) error
 	// Get reads an object. For an absent object it returns a Found without an Object, and no error.
 	Get(ctx context.Context, k Key) (Found[O], error)
-	// Write creates an object without resourceVersion, and replaces one that has it. It returns the written object.
-	// ErrConflict: the stored object has another version, or exists although it should be created.
+	// Write creates an object without resourceVersion, and replaces an object that has a resourceVersion. It returns
+	// the written object. ErrConflict: the stored object has another version, or exists although it should be
+	// created.
 	Write(ctx context.Context, k Key, o *O) (Found[O], error)
 }
 
@@ -107,7 +108,7 @@ type Writer[O any] struct {
 
 	mu         sync.Mutex // guards what follows; nothing blocks under it
 	queue      *queue[O]
-	unread     string // why the objects cannot be read; empty: they can
+	unread     string // why the objects cannot be read; empty: they can be read
 	complained bool   // the failure of writes was logged
 }
 

@@ -75,8 +75,8 @@ func NewOfParts(atOnce, perHost, perPart int) *Line {
 }
 
 // Enter waits for a turn of a host without parts. After true the caller has a turn, and must call Leave with the same
-// host once. It returns false, without a turn, if gone is closed first; a nil gone is never closed. With first the
-// request precedes waiting requests of the same host.
+// host once. It returns false, without a turn, if gone is closed first; a nil gone is never closed. If first is true,
+// the request precedes waiting requests of the same host.
 func (l *Line) Enter(host netip.Prefix, first bool, gone <-chan struct{}) bool {
 	return l.EnterAs(Turn{Host: host, First: first}, gone)
 }
@@ -175,8 +175,8 @@ func (l *Line) end(p part) {
 	}
 }
 
-// next grants the free turn to the next host; with ahead, only to hosts that are ahead. It reports whether a host got
-// the turn. The caller has the lock.
+// next grants the free turn to the next host; if ahead is true, only to hosts that are ahead. It reports whether a
+// host got the turn. The caller has the lock.
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)

@@ -104,7 +104,8 @@ func (x *Index) multiplied(l Load, read func(Read)) (sum int) {
 	return sum
 }
 
-// bind adds a VirtualService to those of its Gateways (in), or removes it.
+// bind adds a VirtualService to the VirtualServices of its Gateways if the last argument is true, and removes it
+// otherwise.
 func (x *Index) bind(l Load, in bool) {
 	for _, key := range l.gateways {
 		if x.bound[key] == nil {

@@ -20,7 +20,7 @@ type Index struct {
 	clusters  map[target]int    // by host, and by domain for all hosts below it; namespace "": in all namespaces
 	http      map[uint32]int    // ports of HTTP services, by number: each number has one listener
 	opaque    int               // listeners of other ports: one for each address
-	sniffed   int               // those of opaque that may carry HTTP
+	sniffed   int               // number of the opaque listeners that may carry HTTP
 	rules     map[target]*rules // by the hosts that they cover
 	applied   map[model.Key]applied
 	delegates map[model.Key]Load
@@ -54,8 +54,8 @@ type Read struct {
 // every is the Read that depends on the whole mesh.
 var every = Read{target: target{wildcard: true}}
 
-// rules holds sums over the rules of one target: each is KiB per cluster; counted is the KiB that the rules' own
-// weights already contain.
+// rules holds sums over the rules of one target: the field each is KiB per cluster; the field counted is the KiB that
+// the rules' own weights already contain.
 type rules struct {
 	each, counted   int
 	subsets, copied int               // copied: number of endpoints in the rules' own weights, once for each subset
@@ -127,8 +127,9 @@ func Order(r model.Record) int {
 // Ignored is the largest result of Order. Records with this Order need not be passed to Replace.
 const Ignored = 4
 
-// Replace applies a change: the records in old are removed, and then those in now are added. old must be the records as
-// they were added. now must be in ascending Order. A record that changes is in both lists.
+// Replace applies a change: the records of the first list are removed, and then the records of the second list are
+// added. The first list must have the records as they were added. The second list must be in ascending Order. A
+// record that changes is in both lists.
 func (x *Index) Replace(old, now []model.Record) {
 	for _, r := range old {
 		switch t := r.(type) {
@@ -350,7 +351,8 @@ func (x *Index) count(a applied, sign int) {
 	}
 }
 
-// space returns the namespace in which rules are summed up: the given one, or one for all with NewTogether.
+// space returns the namespace in which rules are summed up: the given namespace, or one namespace for all in an Index
+// of NewTogether.
 func (x *Index) space(namespace string) string {
 	if x.together {
 		return ""

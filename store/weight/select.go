@@ -129,7 +129,7 @@ func (x *Index) addChoice(at label, key model.Key, c choice) {
 	x.changed(Read{label: at})
 }
 
-// targets returns the targets that a host of a namespace counts for: itself, and each domain that it is below.
+// targets returns the targets that a host of a namespace counts for: the host itself, and each domain above it.
 func targets(namespace, host string) []target {
 	all := []target{{namespace: namespace, host: host}, {namespace: namespace, wildcard: true}}
 	for domain := indexed("." + host); domain != ""; domain = indexed(domain[1:]) {

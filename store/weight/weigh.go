@@ -3,7 +3,7 @@ package weight
 import "navarch.io/navarch/store/model"
 
 // Weigh estimates the memory for a record beside the other records in the index, which it does not change. It calls
-// read with each fact on which the weight depends, possibly several times; read may be nil.
+// the function read with each fact on which the weight depends, possibly several times; the function may be nil.
 func (x *Index) Weigh(l Load, read func(Read)) Weight {
 	if read == nil {
 		read = func(Read) {}
@@ -92,7 +92,7 @@ func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (s
 	return sum
 }
 
-// rulesOf calls each with the sums of the rules of a namespace that cover a host.
+// rulesOf calls the function each with the sums of the rules of a namespace that cover a host.
 func (x *Index) rulesOf(namespace, host string, read func(Read), each func(*rules)) {
 	for t := range targetsOver(x.space(namespace), host) {
 		read(Read{target: t})

@@ -36,9 +36,10 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters returns a Clusters that knows no cluster. memory is a folder that keeps the keys of each cluster for the
-// next start; empty: they are not saved. Run calls gone after clusters were removed, so that callers admitted by these
-// clusters' tokens can be checked again, and waits for its return. gone and log must not be nil.
+// NewClusters returns a Clusters that knows no cluster. memory is a folder that keeps the keys of each cluster for
+// the next start; empty: they are not saved. After clusters were removed, Run calls the function gone and waits for
+// its return. The function should check the callers again whose tokens these clusters verified. Neither gone nor log
+// may be nil.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 	c := &Clusters{memory: memory, gone: gone, log: log}
 	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })
@@ -51,8 +52,8 @@ func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
 func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(servers) }
 
 // Run applies the maps of Take and refreshes the keys of all clusters until ctx ends, and then returns the error of
-// ctx. A cluster whose API client is another one than before gets its keys fetched again. Its previous keys stay valid
-// until then.
+// ctx. If the API client of a cluster has changed, the cluster's keys are fetched again. The previous keys stay valid
+// until a fetch has succeeded.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()

@@ -34,7 +34,7 @@ func (p *paces) limiter(who string) *rate.Limiter {
 }
 
 // wait blocks until the rate limits let a requester proceed. The requester's own limit applies first, so that a busy
-// requester does not use up the total. Errors: ctx ended, or would end before the wait.
+// requester does not use up the total. Errors: ctx has ended, or the deadline of ctx is before the end of the wait.
 func (p *paces) wait(ctx context.Context, who string) error {
 	if err := p.limiter(who).Wait(ctx); err != nil {
 		return err

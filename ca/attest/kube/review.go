@@ -93,9 +93,9 @@ type tokenReview struct {
 
 // Review implements attest.Reviewer. A positive result is reused for 5 min, a refusal for 30 s. An older positive
 // result is still returned if the API server does not answer within 5 s, or the rate limits prevent a request. So the
-// caller must check the token's end. Results are stored by token alone: all calls must have the same audiences. Errors
-// match attest.ErrDenied (also as ErrAudience or ErrIdentity), or ErrUnavailable if there is no result and none can be
-// had.
+// caller must check the token's end. Results are stored by token alone: all calls must have the same audiences.
+// Errors match attest.ErrDenied (also as ErrAudience or ErrIdentity), or attest.ErrUnavailable if no earlier result
+// exists and the API server gives none.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()

@@ -24,7 +24,7 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Plugin is one plugin. Its keys survive Stop and Resume, which must not be called concurrently.
+// Plugin is one plugin. Its keys survive Stop and Resume. Stop and Resume must not be called concurrently.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
 	Encrypts, Decrypts atomic.Int64 // calls that arrived, also failed ones

@@ -103,8 +103,8 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign puts authority a in force, with a bundle of the roots of a and of others. It also replaces the server's own
-// certificate, and increments Publication, which starts at 1.
+// Sign puts the first authority in force, with a bundle of the roots of all given authorities. It also replaces the
+// server's own certificate, and increments Publication, which starts at 1.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -171,7 +171,7 @@ func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
-// Seal makes Current fail with err, so that the CA cannot sign; nil: it can again.
+// Seal makes Current fail with err, so that the CA cannot sign; nil: it can sign again.
 func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 
 // BreakJournal makes Append fail with err; nil: it succeeds again.

@@ -73,7 +73,7 @@ func (w mesh) endpoints(i, ready int) model.Record {
 	return record(model.KindEndpoints, namespace, name+"-x", spec)
 }
 
-// virtualService returns a VirtualService for service i. Its timeout differs in each edition.
+// virtualService returns a VirtualService for service i. The name of its route differs in each edition.
 func (w mesh) virtualService(i, edition int) model.Record {
 	return record(model.KindVirtualService, namespaceOf(i, w.namespaces()), fmt.Sprintf("svc-%04d", i), &networkingv1.VirtualService{
 		Hosts:    []string{w.host(i)},

@@ -26,9 +26,9 @@ type Change struct {
 	// Affected counts the proxies whose configuration changed. A proxy counts once for each plan that affects it.
 	Affected     int `json:"affected"`
 	Acknowledged int `json:"acknowledged"`
-	Refused      int `json:"refused,omitempty"` // refuse a version of the change
-	Gone         int `json:"gone,omitempty"`    // disconnected before they acknowledged
-	Pending      int `json:"pending"`           // connected, and have not answered
+	Refused      int `json:"refused,omitempty"` // proxies that refuse a version of the change
+	Gone         int `json:"gone,omitempty"`    // proxies that disconnected before they acknowledged
+	Pending      int `json:"pending"`           // connected proxies that have not answered
 	// Half, Most and All are the times in seconds from the commit until 50, 99 and 100 % had acknowledged, of the
 	// affected proxies that have not gone. Half and Most may be up to 41 % too long. 0: fewer have acknowledged so far.
 	Half float64 `json:"p50_seconds,omitempty"`

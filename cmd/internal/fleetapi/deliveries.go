@@ -25,7 +25,8 @@ type Delivery struct {
 	// Pending names proxies that still have to answer, at most MaxNamed; PendingCount counts all.
 	Pending      []Pending `json:"pending,omitempty"`
 	PendingCount int       `json:"pending_count,omitempty"`
-	// Refusing names proxies that refuse a version, and views from whose proxies one is withheld, at most MaxNamed.
+	// Refusing names proxies that refuse a version, and views from whose proxies a version is withheld, at most
+	// MaxNamed.
 	Refusing []Pending `json:"refusing,omitempty"`
 }
 
@@ -34,7 +35,7 @@ type Delivery struct {
 type Pending struct {
 	Proxy   string    `json:"proxy"`             // name.namespace, or the node's id; of a view: "view NAME"
 	Replica string    `json:"replica"`           // to which it is connected
-	Since   time.Time `json:"since,omitzero"`    // last in sync; refused, or withheld first; zero: never in sync on this stream
+	Since   time.Time `json:"since,omitzero"`    // behind, refused or withheld since; zero: resumed, not in sync yet
 	Why     string    `json:"why"`               // for operators
 	Objects []string  `json:"objects,omitempty"` // of a refusal: the objects that the resource is made of
 }
@@ -94,8 +95,9 @@ func named(all []Pending) []Pending {
 // Stored is the item of /api/v1/stored. It states whether the leader has read an object from its source and stored it.
 type Stored struct {
 	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
-	// Revision is a revision of the store that contains the requested generation of the object, and everything that was
-	// stored before. 0: that generation is not stored yet.
+	// Revision is a revision of the store that contains the requested generation of the object, and everything that
+	// was stored before. 0: that generation is not stored yet. For a Secret whose private key is not sealed yet,
+	// Revision may lack the generation.
 	Revision   int64    `json:"revision"`
 	Read       bool     `json:"read"`                 // the leader has read the object
 	Generation int64    `json:"generation,omitempty"` // of the object as read; 0: its source states none

@@ -40,11 +40,11 @@ type Answer[T any] struct {
 type Missing struct {
 	Replica string `json:"replica"`
 	Reason  string `json:"reason"`
-	// Unable: this replica cannot query the other one, although it may run. Its version is older, or one of the two has
-	// no certificate that proves its identity. The other replica may answer clients directly.
+	// Unable: this replica cannot query the other one, although it may run. The other replica's version is older, or
+	// one of the two has no certificate that proves its identity. The other replica may answer clients directly.
 	Unable bool `json:"unable,omitempty"`
-	// Last are the sums of all proxies of the missing replica, as its record in etcd has them; nil: unknown, or not for
-	// this caller.
+	// Last are the sums of all proxies of the missing replica, as its record in etcd has them; nil: unknown, or
+	// hidden from this caller.
 	Last *Last `json:"last,omitempty"`
 }
 
@@ -56,9 +56,9 @@ type From[P any] struct {
 
 // States of a connected proxy.
 const (
-	InSync   = "in sync"  // it has acknowledged all subscribed types
-	Behind   = "behind"   // it has not yet acknowledged a subscribed type
-	Refusing = "refusing" // it refuses a version, or a version is withheld from it
+	InSync   = "in sync"  // the proxy has acknowledged all subscribed types
+	Behind   = "behind"   // the proxy has not yet acknowledged a subscribed type
+	Refusing = "refusing" // the proxy refuses a version, or a version is withheld from the proxy
 )
 
 // States are the states of connected proxies, the worst first.
@@ -74,7 +74,7 @@ type Proxy struct {
 	Version   string            `json:"version,omitempty"`
 	Zone      string            `json:"zone,omitempty"` // region/zone/sub-zone, as far as the proxy states it
 	Cluster   string            `json:"cluster,omitempty"`
-	Revision  int64             `json:"revision"` // of the newest configuration for it
+	Revision  int64             `json:"revision"` // of the newest configuration for the proxy
 	Connected time.Time         `json:"connected"`
 	Since     time.Time         `json:"since,omitzero"`     // first change not yet acknowledged; zero: no such change
 	Types     map[string]string `json:"types"`              // for the noun of each subscribed type: REFUSED, SYNCED ... (inspect)
@@ -204,7 +204,8 @@ func Cut[T any](w Window, items []T, key func(*T) string) (window []T, next stri
 	return cut(w, items, false, key)
 }
 
-// cut is Cut for items of which there may be further ones: with more, next is set even if the window has all of items.
+// cut is Cut for a list that may be incomplete. If more is true, further items exist elsewhere: then next is set even
+// if the window has the whole list, unless the window is empty.
 func cut[T any](w Window, items []T, more bool, key func(*T) string) (window []T, next string) {
 	type keyed struct {
 		key string

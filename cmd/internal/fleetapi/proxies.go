@@ -61,7 +61,7 @@ func ParseSelection(q url.Values) (s Selection, err error) {
 	return s, nil
 }
 
-// Selects reports whether a proxy with its own labels matches all fields. It does not regard the Window.
+// Selects reports whether a proxy with its own labels matches all fields. It ignores the Window.
 func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
 	return (s.Name == "" || s.Name == p.Proxy || s.Name == p.Node) && is(s.Namespace, p.Namespace) && is(s.State, p.State) &&

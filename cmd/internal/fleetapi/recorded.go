@@ -49,8 +49,8 @@ type recorded struct {
 }
 
 // Encode returns the stored form, of at most MaxRecorded bytes. It has neither Gone nor Replicas. If there is no room
-// for all values of the properties, those with most proxies out of sync and then the largest are listed. The rest is
-// counted under Others.
+// for all values of the properties, some are counted under Others. Values are listed in this order: by refusing
+// proxies, then by proxies behind, then by proxies in sync, the most first.
 func (r Recorded) Encode() []byte {
 	for most := maxValues; ; most /= 2 {
 		out, err := json.Marshal(recorded{At: r.At.UnixMilli(), Total: list(r.Sums.Total), Versions: largest(r.Sums.Versions, most),
@@ -129,8 +129,9 @@ func counted(l [3]int) (Counts, error) {
 	return Counts{InSync: l[0], Behind: l[1], Refusing: l[2]}, nil
 }
 
-// MergeRecorded returns the answer of /api/v1/sums, with the items sorted by replica; it sorts all itself. Sums are
-// those of the replicas that are not Stopped. It sets Sums and Items of the answer only.
+// MergeRecorded returns the answer of /api/v1/sums, with the items sorted by replica. It sorts its argument in place,
+// and the answer shares it. Sums are those of the replicas that are not Stopped. It sets Sums and Items of the answer
+// only.
 func MergeRecorded(all []RecordedSums) (a Answer[RecordedSums]) {
 	a.Sums, a.Items = &Sums{}, all
 	slices.SortFunc(all, func(a, b RecordedSums) int { return cmp.Compare(a.Replica, b.Replica) })

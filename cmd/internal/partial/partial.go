@@ -12,15 +12,15 @@ import (
 )
 
 // Messages are the messages of one connection. Read must receive bytes in order and before gRPC does, and gRPC must
-// read one frame after the other (grpc.ReadBufferSize(0)): the call that gRPC begins belongs to the HEADERS frame that
-// was read last. The zero Messages is ready for use. Safe for concurrent use.
+// read one frame after the other (grpc.ReadBufferSize(0)). Then the call that gRPC begins belongs to the HEADERS
+// frame that was read last. The zero Messages is ready for use. Safe for concurrent use.
 type Messages struct {
 	mu       sync.Mutex
 	preface  uint8   // bytes of the connection preface that were read
 	header   [9]byte // of a frame
 	have     uint8   // bytes of header that were read
 	left     uint32  // bytes of the frame's payload that are still to come
-	padding  uint32  // bytes of padding at the end of left
+	padding  uint32  // bytes of padding at the end of the payload
 	padded   bool    // the next byte is the length of the padding
 	of       *Call   // the call that the frame belongs to; nil: no counted call
 	opened   uint32  // stream of the HEADERS frame that was read last
@@ -37,8 +37,8 @@ type Messages struct {
 // Call is one call of the connection whose messages are counted, from Begin to End. The exported fields are set before
 // Begin.
 type Call struct {
-	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called as soon as a message announces a
-	// length above Limit, and the message is counted on. Complete is called when the first message is complete. Read
+	// Limit is the maximum size of a message in bytes; 0: no limit. TooLarge is called as soon as a message announces
+	// a length above Limit, and the message still counts. Complete is called when the first message is complete. Read
 	// calls both, each at most once; they must not call methods of Messages, and may be nil.
 	Limit    int
 	TooLarge func(length uint32)

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// tap refuses calls of unauthenticated connections that exceed the limits, before gRPC allocates anything for them. It
-// counts the messages of all other calls. gRPC calls it for one call of a connection after the other.
+// tap refuses calls of unauthenticated connections that exceed the limits, before gRPC allocates anything for them.
+// It counts the messages of all other calls. gRPC calls tap for one call of a connection after the other.
 func (l *Limiter) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	c := connOf(ctx)
 	if c == nil {

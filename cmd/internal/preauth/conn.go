@@ -71,7 +71,7 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn. After the connection has ended, writes are discarded. Otherwise the client would receive
-// TLS's close_notify and see the end before Close wants it to.
+// TLS's close_notify and see the end before Close shows it.
 func (c *conn) Write(b []byte) (int, error) {
 	if !c.shown.Load() {
 		select {
@@ -85,8 +85,8 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // await waits for the verification of a credential that the bytes read so far may contain, up to Limiter.await.
 // Verification takes milliseconds, unless the issuer's keys have to be fetched. Without a credential the connection
-// ends for reason why. A client that has not begun a call, because its header list is unfinished or too long for gRPC,
-// gets no wait: gRPC reads on only after it has handled the bytes that it read.
+// ends for reason why. The connection of a client that has not begun a call ends at once. Its header list is then
+// unfinished or too long for gRPC, since gRPC handles all bytes that it has read before it reads further ones.
 func (c *conn) await(why reason) error {
 	if c.calls.Load() == 0 {
 		c.end(why)
@@ -104,14 +104,14 @@ func (c *conn) await(why reason) error {
 	return net.ErrClosed
 }
 
-// RemoteAddr implements net.Conn. gRPC passes the address to calls, which find the connection by it.
+// RemoteAddr implements net.Conn. gRPC passes the address to calls, which find the connection by the address.
 func (c *conn) RemoteAddr() net.Addr { return c.address }
 
 // Busy implements sources.Holder. A connection is busy while a step of its handshake is computed, and for
 // Limits.Progress after each step; single bytes are no progress. A connection of a shared source is also busy for a
 // fixed time from its beginning, because others wait for its place. That time does not restart with each step, so a
-// waiting connection waits at most for the connections before it. younger is true in that time: connections that came
-// later began later.
+// waiting connection waits at most for the connections before it. During this fixed time younger is true, since
+// connections of the source that came later are in theirs as well.
 func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
 		return since != 0 && now.Sub(time.Unix(0, since)) < patience
@@ -132,8 +132,8 @@ func (c *conn) enter() bool {
 	return ok
 }
 
-// lose closes the connection after the ledger assigned its place to another one. It closes at once, without the delay
-// of keeps, because the ledger no longer counts it.
+// lose closes the connection after the ledger assigned its place to another connection. The connection closes at
+// once, without the delay of keeps, because the ledger no longer counts this connection.
 func (c *conn) lose() {
 	c.mu.Lock()
 	ended := c.ended

@@ -64,8 +64,8 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake. It has a turn for each computation, and no turn while it waits for its
-// client. A handshake that has begun precedes others of its source.
+// steps is a connection during its handshake. It has a turn of the Limiter's line for each computation, and no turn
+// while it waits for its client. A handshake that has begun precedes others of its source.
 type steps struct {
 	net.Conn
 	of    *conn

@@ -27,10 +27,10 @@ const holdStep = 64 << 10
 // some acknowledgements, or of a few calls.
 const workStep = 256
 
-// Read implements net.Conn. Before a credential, three kinds of bytes stay in the kernel: those after too many frames,
-// header lists that are too long by their first frame, and the bytes after a header list that began no call. A
-// compressed message closes the connection, with or without a credential. gRPC would decompress it with any
-// decompressor that a dependency registers, to a thousand times its size, before a handler runs.
+// Read implements net.Conn. Until a credential is accepted, three kinds of bytes stay in the kernel: all bytes after
+// too many frames, a header list whose first frame is already too long, and all bytes after a header list that began
+// no call. A compressed message closes the connection, with or without a credential. gRPC would decompress it with
+// any decompressor that a dependency registers, to a thousand times its size, before a handler runs.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
@@ -118,8 +118,8 @@ func (c *conn) throttle() error {
 	}
 }
 
-// count counts the messages of a call. It ends a call with a message above its method's limit, or whose first message
-// is late: the client gets Canceled, and the log has the reason.
+// count counts the messages of a call. It ends a call if a message is above the method's limit, or if the first
+// message is late: the client gets Canceled, and the log has the reason.
 func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Context {
 	call := &partial.Call{}
 	if l.limits.Message != nil {

@@ -8,8 +8,8 @@
 // on it is authenticated (Authenticated), whichever comes first. Meanwhile it occupies one of a limited number of
 // places.
 //
-// Owns: the connections of its listener until then. Reads: addresses of peers, numbers of bytes. Never: verifies a
-// credential; decides which callers are admitted.
+// Owns: the connections of its listener until they are authenticated. Reads: addresses of peers, numbers of bytes.
+// Never: verifies a credential; decides which callers are admitted.
 //
 // A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd
 // (cmd/navarchd/addresses.go). A call finds its connection by the peer's address, which push/serve wraps.

@@ -107,8 +107,8 @@ type Proxy struct {
 	Behind    time.Time        `json:"behind,omitzero"` // time of the first unacknowledged change; zero: none exists
 	Revision  int64            `json:"revision"`        // the store's revision of the proxy's newest configuration
 	Types     map[string]State `json:"types"`           // the subscribed types, by xds.Type.Noun
-	// Set is the number of a set of resources (Sets.Add): the proxy's own, or that of another proxy with the same
-	// planned configuration (view). -1: the archive has no set for the proxy.
+	// Set is the number (Sets.Add) of the set of resources that the proxy has. Proxies with the same planned
+	// configuration may share one set. -1: the archive has no set for the proxy.
 	Set int `json:"set"`
 }
 
@@ -122,8 +122,8 @@ type State struct {
 	Warming  *inspect.Warming   `json:"warming,omitempty"`
 }
 
-// StatesOf returns the states of the subscribed types, by Type.Noun. It cuts credentials in the texts of refusals,
-// also in types itself. The result shares its slices with types.
+// StatesOf returns the states of the subscribed types, by Type.Noun. It changes the argument: credentials in the
+// texts of refusals are cut there. The result shares slices with the argument.
 func StatesOf(types *[xds.NumTypes]inspect.TypeStatus) map[string]State {
 	all := map[string]State{}
 	for t := range types {

@@ -43,7 +43,8 @@ func NewPart(process string, when time.Time) *Writer {
 	return w
 }
 
-// fileName returns a name with each character replaced by _ except letters, digits and -_.~, and without leading dots.
+// fileName returns a name without its leading dots, and with _ in place of all characters but letters, digits and
+// -_.~.
 func fileName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.~", r) {
@@ -170,8 +171,8 @@ func (w *Writer) Index(i Index) error {
 	return w.JSON(indexName, i)
 }
 
-// Envoys adds the dumps of Envoys, by name of their entries (EnvoyFile), with credentials cut, and envoys.json with
-// the list. Errors are those of Add and JSON.
+// Envoys adds the dumps of Envoys, and the list as envoys.json. The keys of dumps are the names of their entries
+// (EnvoyFile). Credentials are cut. Errors are those of Add and JSON.
 func (w *Writer) Envoys(list []Envoy, dumps map[string][]byte) error {
 	for name, dump := range dumps {
 		if err := w.Add(name, cut.JSON(dump)); err != nil {

@@ -79,9 +79,10 @@ func (l *Ledger) Entry(h Holder, from net.Addr) *Entry {
 //
 // At the limit of its source, the entry displaces the oldest entry of this source that is not busy. At the total
 // limit, it displaces an entry of the source with the most places: the oldest that is not busy, or else the oldest. If
-// no other source has more places, it displaces the oldest entry of its own source that is not busy. Limits.Known
-// protects known sources from the others, and entitles a known source with fewer places to displace an entry of any
-// unprotected source.
+// no other source has more places, it displaces the oldest entry of its own source that is not busy. A known source
+// with at most Limits.Known places is protected: it loses a place to another source only if all sources with places
+// are protected. A known source with fewer than Limits.Known places may displace an entry of an unprotected source
+// even if that source does not have more places.
 func (l *Ledger) Enter(e *Entry) (lost Holder, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +212,7 @@ func (l *Ledger) most() (most *source, protected bool) {
 	return most, false
 }
 
-// oldest returns the source's oldest entry; nil for no such entry. Without busy it skips busy entries.
+// oldest returns the source's oldest entry; nil without such an entry. If busy is false, it skips busy entries.
 func (s *source) oldest(busy bool) *Entry {
 	now := time.Now()
 	for at := s.Front(); at != nil; at = at.Next() {

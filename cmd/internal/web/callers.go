@@ -46,8 +46,8 @@ func SameMachine(r *http.Request) bool {
 	return true
 }
 
-// Hosts are the names by which a server may be requested, beside loopback addresses and localhost. nil: only the
-// latter.
+// Hosts are the names by which a server may be requested. Loopback addresses and localhost are always permitted, also
+// by nil Hosts.
 type Hosts map[string]bool
 
 // NewHosts makes Hosts of names and IP addresses, each with or without a port. It omits empty names and unspecified

@@ -11,8 +11,9 @@ import (
 )
 
 // Handshakes returns a TLS listener like tls.NewListener, whose handshakes are computed in turns. Each client message
-// of a handshake waits for a turn of its host in line, so that a client with many handshakes does not delay others.
-// Accept does not wait: the first Read or Write of a connection performs the handshake, and returns its error.
+// of a handshake waits until the line grants a turn to the client's host. A client with many handshakes thus does not
+// delay other clients. Accept does not wait: the first Read or Write of a connection performs the handshake, and
+// returns its error.
 func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
 	return handshakes{l, conf, line}
 }
@@ -80,8 +81,8 @@ type steps struct {
 	gone   chan struct{} // closed with the connection
 	closed sync.Once
 
-	// Only the goroutine that performs the handshake uses these: the first message has arrived, a turn is in use, and
-	// the handshake has ended.
+	// Only the goroutine that performs the handshake uses these fields. begun: the first message has arrived. turn: a
+	// turn is in use. over: the handshake has ended.
 	begun, turn, over bool
 }
 

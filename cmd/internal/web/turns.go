@@ -11,7 +11,8 @@ import (
 // ErrBusy reports that a caller has too many unfinished answers. A later retry helps.
 var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
 
-// After an answer, its tenant waits for pauses times the duration of making it, at most longestPause.
+// After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 10
+// s.
 const (
 	pauses       = 9
 	longestPause = 10 * time.Second

@@ -14,7 +14,7 @@ import (
 
 const (
 	serverPatience = 2 * time.Second // time limit of one server
-	maxServers     = 4               // servers that one query is sent to at most
+	maxServers     = 4               // maximum number of servers; further servers are ignored
 	maxReplySize   = 4096            // bytes of an answer over UDP, if the query has no EDNS buffer size
 )
 
@@ -37,8 +37,8 @@ func newForwarder(servers []string) *forwarder {
 	return f
 }
 
-// sent reports whether from is the address of one of the forwarder's own sockets. A query from such an address shows
-// that redirection sends the agent's own queries back to the agent.
+// sent reports whether a client address is the address of one of the forwarder's own sockets. A query from such an
+// address shows that redirection sends the agent's own queries back to the agent.
 func (f *forwarder) sent(from net.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,8 +87,8 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// try sends the query to one server and records whether the server timed out. After any other outcome, also another
-// error, the server has its place of resolv.conf in the order: such errors cost no time.
+// try sends the query to one server and records whether the server timed out. After any other outcome, including any
+// other error, the server has its place of resolv.conf in the order again: such errors cost no time.
 func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	reply, err := f.ask(query, server, stream)
 	var failure net.Error
@@ -136,7 +136,7 @@ func answers(reply, query *dns.Msg) bool {
 	return strings.EqualFold(a.Name, b.Name) && a.Qtype == b.Qtype && a.Qclass == b.Qclass
 }
 
-// note adds by to the number of pending queries of a socket.
+// note changes the number of pending queries of a socket by the given amount.
 func (f *forwarder) note(from netip.AddrPort, by int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -46,8 +46,8 @@ func (r *resting) order(servers []string, stream bool, now time.Time) (order, du
 	return append(order, last...), due
 }
 
-// asked records the outcome of a query to a server. late: the server timed out. Otherwise its recorded timeout is
-// deleted.
+// asked records the outcome of a query to a server. If the server timed out (late), asked records the timeout, else
+// it deletes a recorded timeout.
 func (r *resting) asked(server string, stream, late bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

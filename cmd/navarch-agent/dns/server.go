@@ -111,8 +111,8 @@ func (s *Server) Addresses() (out []string) {
 	return out
 }
 
-// Take replaces the name table by names, which must not change afterwards. Empty names make a table without entries. Of
-// two names with the same host the later one applies. Take is safe for concurrent use, also with Run.
+// Take replaces the name table by names, which must not change afterwards. Empty names make a table without entries.
+// Of two elements with the same host the later one applies. Take is safe for concurrent use, also with Run.
 func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
 // Ready reports whether Take was called. Until then every query gets SERVFAIL: mesh names must not be resolved by the
@@ -120,7 +120,7 @@ func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.c
 func (s *Server) Ready() bool { return s.table.Load() != nil }
 
 // Run answers queries until ctx ends, then closes all sockets and returns nil. If a socket fails earlier, Run closes
-// the others and returns the error of the first.
+// all sockets and returns the error of that socket.
 func (s *Server) Run(ctx context.Context) error {
 	var tasks []loop.Task
 	for _, server := range s.servers {

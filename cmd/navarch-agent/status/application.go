@@ -17,8 +17,8 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Application runs the readiness probe of an application periodically. The probe is the field readinessProbe of Istio's
-// ProxyConfig. On a virtual machine its source is the machine's WorkloadGroup
+// Application runs the readiness probe of an application periodically. The probe is the field readinessProbe of
+// Istio's ProxyConfig. On a virtual machine the probe comes from the machine's WorkloadGroup
 // (https://istio.io/latest/docs/reference/config/networking/workload-group/#ReadinessProbe).
 type Application struct {
 	probe *networkingv1.ReadinessProbe
@@ -34,10 +34,10 @@ const (
 // maxSaid is the maximum number of stored bytes of a command's output, and of a reported reason.
 const maxSaid = 512
 
-// NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. proxy must
-// return nil when the proxy in front of the application can serve traffic, else the reason. While proxy returns a
-// reason, the application counts as unhealthy and is not probed. Errors: the probe has no method, a port or scheme is
-// invalid, or a command is empty.
+// NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. The
+// callback (proxy) must return nil when the Envoy in front of the application can serve traffic, else an error with
+// the reason. While the callback returns an error, the application counts as unhealthy and is not probed. Errors: the
+// probe has no method, a port or scheme is invalid, or a command is empty.
 func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Context) error) (*Application, error) {
 	p := newProber("localhost")
 	p.dialer = &net.Dialer{} // no special source address: redirection exempts the agent's connections

@@ -23,8 +23,8 @@ func (s *Server) startApps(start func(url, formats string) chan page, formats st
 }
 
 // awaitApps waits until all targets have begun to answer or failed. kind is the content type of the merged pages: an
-// OpenMetrics type if all answers have such a type, else empty for plain text. With plain text, each OpenMetrics page
-// gets an error.
+// OpenMetrics type if all successful answers have such a type, and empty for plain text. If the result is plain text,
+// each OpenMetrics page gets an error.
 func awaitApps(apps []chan page) (all []page, kind string) {
 	open, plain := "", false
 	for _, ch := range apps {

@@ -20,9 +20,10 @@ var (
 	buffers = sync.Pool{New: func() any { b := make([]byte, maxLine); return &b }}
 )
 
-// copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A missing
-// newline at the end of src is added. With open (OpenMetrics), copying stops before the line "# EOF". Errors: a page
-// over limit bytes, a line over maxLine bytes, a failed read, or a failed write, which wraps errWrite.
+// copyLines copies whole lines from src to dst, so that after a failed read dst still ends with a whole line. A
+// missing newline at the end of src is added. If open is set, the page is OpenMetrics, and copying stops before the
+// line "# EOF". Errors: a page of more than limit bytes, a line of more than maxLine bytes, a failed read, or a
+// failed write. The error of a failed write wraps errWrite.
 func copyLines(dst io.Writer, src io.Reader, limit int64, open bool) error {
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)

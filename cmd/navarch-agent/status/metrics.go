@@ -72,7 +72,7 @@ type page struct {
 	cancel context.CancelFunc // stops reading the body
 	open   bool               // the format is OpenMetrics
 	kind   string             // content type of an OpenMetrics page; empty for plain text
-	err    error              // the page cannot be merged
+	err    error              // reason why the page cannot be merged; nil: it can
 }
 
 // metrics writes the agent's metrics, then Envoy's page, then the application's pages, without buffering whole pages. A
@@ -89,7 +89,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.counts.scrapes.Inc()
-	// The sources get less time than the scraper allows, so that their pages still reach it.
+	// The sources get less time than the scraper allows, so that their pages still reach the scraper.
 	ctx, cancel := context.WithTimeout(ctx, all*8/10)
 	defer cancel()
 
@@ -156,8 +156,8 @@ func (s *Server) writeOwn(w io.Writer) error {
 }
 
 // fetch requests a page from one source. formats is the value of the request's Accept header. The response must begin
-// within first; its body may be read until ctx ends. page.err is set if there is no response, a status other than 200,
-// a compressed body, or a content type that cannot be merged.
+// within the duration first. The body may be read until ctx ends. page.err is set if there is no response, a status
+// other than 200, a compressed body, or a content type that cannot be merged.
 func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
@@ -223,7 +223,7 @@ func (c *closing) Close() error {
 }
 
 // accept returns the plain text and OpenMetrics items of the scraper's Accept headers, as one Accept header. Other
-// formats, such as protobuf, cannot be concatenated. Without an item left it returns plainText.
+// formats, such as protobuf, cannot be concatenated. If no item is left, it returns plainText.
 func accept(values []string) string {
 	var keep []string
 	for _, v := range values {

@@ -33,8 +33,9 @@ const (
 // /app-health/CONTAINER/livez, readyz or startupz, and /app-lifecycle/CONTAINER/prestopz or poststartz.
 type Probes map[string]Probe
 
-// Probe is a probe or lifecycle hook of the application. Sidecar injection has replaced it in the Pod by a request to
-// the agent, which carries it out. Exactly one of HTTP, TCP and GRPC is set.
+// Probe is a probe or lifecycle hook of the application. In the Pod, sidecar injection has replaced the original
+// probe by a request to the agent. The agent then carries out the original probe. Exactly one of HTTP, TCP and GRPC
+// is set.
 type Probe struct {
 	HTTP           *HTTPProbe `json:"httpGet"`
 	TCP            *TCPProbe  `json:"tcpSocket"`
@@ -42,8 +43,9 @@ type Probe struct {
 	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0 or negative: 1 s; above 60: 60 s
 }
 
-// HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the body.
-// A redirect that is not followed (to another host) becomes 200. The host of the original probe is ignored.
+// HTTPProbe sends a GET request to the Pod. The kubelet gets the application's status and the first 10 KiB of the
+// body. A redirect to another host is not followed; the kubelet then gets status 200. The host of the original probe
+// is ignored.
 type HTTPProbe struct {
 	Path    string     `json:"path"` // with or without "/" at the beginning
 	Port    port       `json:"port"`
@@ -78,8 +80,8 @@ func (p *port) UnmarshalJSON(b []byte) error {
 }
 
 // ParseProbes parses the variable ISTIO_KUBE_APP_PROBERS: a JSON object from path to probe. For an empty text it
-// returns nil, nil. Errors: invalid JSON or an invalid port, or a path or probe without the form that the injector
-// writes; the latter names the first such path.
+// returns nil, nil. Errors: invalid JSON, an invalid port, or a path or probe that does not have the form that the
+// injector writes. The last error names the first such path.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -223,7 +225,7 @@ func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code
 	}
 }
 
-// kubelet returns the User-Agent of the request if it is a kubelet's, else that of a kubelet without a version.
+// kubelet returns the User-Agent of the request if it is a kubelet's, else "kube-probe".
 func kubelet(from *http.Request) string {
 	for _, prefix := range []string{"kube-probe/", "kube-lifecycle/"} {
 		if agent := from.UserAgent(); strings.HasPrefix(agent, prefix) {
@@ -236,7 +238,7 @@ func kubelet(from *http.Request) string {
 func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
 
 // http carries out an HTTP probe. It sends the headers that the probe lists and those that the kubelet adds. Other
-// headers of from are not passed on, because any client may reach the agent's port.
+// headers of the incoming request are not passed on, because any client may reach the agent's port.
 func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
 	scheme := "http"
 	if strings.EqualFold(h.Scheme, "https") {

@@ -146,10 +146,11 @@ func local(do func()) http.HandlerFunc {
 	}
 }
 
-// Serve answers requests on l with h until ctx ends, then lets requests finish for a second and returns nil. It closes
-// l. Slow, idle and oversized clients are disconnected. A client may have 64 connections. Above 128 in total, a
-// connection of the client with the most connections is closed, so that the kubelet always gets an answer. clients logs
-// such closed connections at a limited rate; nil: they are not logged. The error is that of l, if accepting fails.
+// Serve answers requests on l with h until ctx ends, then lets requests finish for a second and returns nil. It
+// closes l. Slow, idle and oversized clients are disconnected. A client may have 64 connections. Above 128 in total,
+// a connection of the client with the most connections is closed, so that the kubelet always gets an answer. The
+// logger (clients) logs such closed connections at a limited rate; nil: they are not logged. If l cannot accept
+// connections, Serve returns the error of l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)
 }

@@ -105,7 +105,8 @@ func split(line string) (all []string, err error) {
 	return all, nil
 }
 
-// Inbound reports whether the line, of the log of a workload, is about a request that the workload received.
+// Inbound reports whether the line is about a request that the workload received. The line must be from the log of a
+// workload's proxy.
 func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
 }
@@ -156,7 +157,7 @@ var Flags = []Flag{
 	{"UT", "the endpoint did not answer in time", "timeout of the VirtualService"},
 }
 
-// Explain returns the response flag with a name, which is in upper case. It returns false for any other text.
+// Explain returns the response flag with the given name, in upper case. It returns false for any other text.
 func Explain(name string) (Flag, bool) {
 	at, found := slices.BinarySearchFunc(Flags, name, func(f Flag, name string) int { return strings.Compare(f.Name, name) })
 	if !found {

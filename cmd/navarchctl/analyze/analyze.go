@@ -1,10 +1,10 @@
 // Package analyze finds faults in the configuration of a mesh: in files, in a cluster, or in files over a cluster. Its
 // codes are those of istioctl analyze (IST0101), and Navarch's own (NAV1001); see store/problem.
 //
-// The objects are converted to records, the store's form of objects, by the code of navarchd's leader (ingest.Records).
-// So problems of single objects and between objects are those that the leader reports. The checks of this package add
-// faults of objects that have no records: injection, webhooks, Pods and the definitions of the Gateway API. They also
-// add codes that a leader would report too often.
+// The objects are converted to records, the store's form of objects, by the code of navarchd's leader
+// (ingest.Records). The conversion finds the problems of single objects and between objects that the leader reports.
+// The checks of this package find faults of objects that have no records: injection, webhooks, Pods and the
+// definitions of the Gateway API. They also report codes that a leader would report too often.
 //
 // For each workload in files (Deployment and others), the analysis adds the Pod and the EndpointSlices that it would
 // have in a cluster (templates.go), so that selectors and endpoints are compared as in a cluster.
@@ -54,9 +54,9 @@ type Config struct {
 // Input is the set of objects to analyse. Functions of this package do not change its slices and maps, except Read and
 // ReadSecrets.
 type Input struct {
-	Events   []object.Event   // only Put and Broken; of two objects with one ID the later one counts
+	Events   []object.Event   // only with Op Put or Broken; of two with the same ID, the later counts
 	Problems []object.Problem // found while the objects were read
-	// Unread maps the kinds that could not be read to the reason. Checks that need one of them are left out.
+	// Unread has the kinds that could not be read, each with the reason. Checks that need such a kind are left out.
 	Unread map[string]string
 	// Cluster contains the kinds that were read from a cluster.
 	Cluster map[string]bool
@@ -64,8 +64,8 @@ type Input struct {
 	Reported []Reported
 }
 
-// Run returns the findings about the objects, each once, in the order of Compare, the most severe first. It omits
-// findings that an annotation of the object suppresses (galley.istio.io/analyze-suppress).
+// Run returns the findings about the objects, each once, in the order of Compare. It omits findings that an
+// annotation of the object suppresses (galley.istio.io/analyze-suppress).
 func Run(in Input, c Config) []Finding {
 	w := newWorld(in, c)
 	for _, check := range checks {
@@ -98,8 +98,8 @@ func newWorld(in Input, c Config) *world {
 	return w
 }
 
-// problem adds a problem that the conversion to records found. Problems of a Pod that was added for a workload become
-// findings about the workload's template.
+// problem adds the finding for a problem of the conversion to records. If the analysis added a Pod for a workload,
+// the Pod's problems become findings about the workload's template.
 func (w *world) problem(p object.Problem) {
 	if owner, is := w.stands[p.ID]; is {
 		if owner.ID.Name == "" {
@@ -116,15 +116,16 @@ func (w *world) problem(p object.Problem) {
 	w.add(p, cmp.Or(p.Analyzer, schemaCode(p)))
 }
 
-// uninhabited reports whether a problem says that a selector matches no workload, although no workloads of its
-// namespace were read: they may be in files that are not analysed.
+// uninhabited reports whether a problem is that a selector matches no workload, in a namespace without any analysed
+// workload. Such a problem is no finding: the workloads may be in files that are not analysed.
 func (w *world) uninhabited(p object.Problem) bool {
 	ofSelector := p.Code == problem.NoEffect &&
 		(p.Analyzer == problem.NoMatchingWorkloadsFound || p.Analyzer == problem.ReferencedResourceNotFound)
 	return ofSelector && p.ID.Kind != "Gateway" && !w.live("Pod") && !w.inhabited[p.ID.Namespace]
 }
 
-// add adds a finding with a code; empty: problem.Code is the code. Its severity is the code's, else the problem's.
+// add adds a finding for a problem. If code is empty, the problem's Code is the finding's code. The severity is the
+// code's, or else the problem's.
 func (w *world) add(p object.Problem, code problem.Analyzer) {
 	f := Finding{Code: string(code), Severity: cmp.Or(code.Severity(), p.Severity), Field: p.Field, Message: p.Message, Location: p.Location,
 		id: p.ID}
@@ -160,9 +161,10 @@ func (w *world) result() []Finding {
 	return slices.Compact(all)
 }
 
-// New returns the findings of after that before does not contain. Differences of Location and of list indexes in Field
-// are ignored. Equal findings are counted: two in after and one in before give one. Call it before Lines.Fill, because
-// differences of Place are not ignored. It does not change its arguments.
+// New compares two lists of findings, and returns the findings that only the second list has. Differences of Location
+// and of list indexes in Field are ignored. Equal findings are counted: if the first list has a finding once and the
+// second list has it twice, New returns it once. Call New before Lines.Fill, because differences of Place are not
+// ignored. New does not change its arguments.
 func New(before, after []Finding) []Finding {
 	key := func(f Finding) Finding {
 		f.Location, f.Field = "", withoutIndexes(f.Field)

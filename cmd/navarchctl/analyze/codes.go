@@ -11,14 +11,15 @@ import (
 // Reporter is the part of Navarch that reports a code. navarchctl analyze reports the codes of all parts.
 type Reporter string
 
-// The reporters. The leader reports the schema codes of Istio's webhook with a problem.Code instead.
+// The reporters. For an error of the schema, the leader reports a problem.Code instead of the code of Istio's
+// webhook.
 const (
 	Leader   Reporter = "leader"   // navarchd's leader, continuously, from the configuration of the mesh
 	Replicas Reporter = "replicas" // navarchd's replicas, continuously, from the configuration of connected proxies
 	Analyze  Reporter = "analyze"  // only navarchctl analyze
 )
 
-// reporters contains the codes that not only navarchctl analyze reports.
+// reporters contains the codes that a part of navarchd reports too.
 var reporters = map[problem.Analyzer]Reporter{
 	problem.ReferencedResourceNotFound:                  Leader,
 	problem.SchemaValidationError:                       Leader,
@@ -52,7 +53,7 @@ var reporters = map[problem.Analyzer]Reporter{
 	problem.VersionWithheld:                Replicas,
 	problem.ConflictingGateways:            Replicas,
 	problem.GatewayPortNotDefinedOnService: Replicas,
-	problem.InvalidTelemetryProvider:       Replicas, // for the root namespace the leader
+	problem.InvalidTelemetryProvider:       Replicas, // for objects of the root namespace: the leader
 }
 
 // ReporterOf returns the part of Navarch that reports a code; Analyze also for unknown codes.
@@ -61,8 +62,8 @@ func ReporterOf(code problem.Analyzer) Reporter { return cmp.Or(reporters[code],
 // Codes returns all codes that an analysis may report, in the order of problem.Analyzers.
 func Codes() []problem.Analyzer { return problem.Analyzers() }
 
-// schemaCode returns the code that Istio's webhook uses for a problem without a code: for errors and warnings about
-// Istio's kinds. It returns "" for other problems.
+// schemaCode returns the code that Istio's webhook uses for an error or a warning about an object of Istio's kinds.
+// Call it for problems without a code. For other problems it returns "".
 func schemaCode(p object.Problem) problem.Analyzer {
 	switch {
 	case !strings.HasSuffix(p.ID.Group, ".istio.io"):

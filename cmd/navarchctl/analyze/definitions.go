@@ -20,8 +20,8 @@ var oldest = map[string][3]int{
 	"tlsroutes.gateway.networking.k8s.io":          {1, 5, 0},
 }
 
-// served contains the API versions that a definition must serve for istiod: now, and for later releases of istiod
-// (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
+// served contains the API versions that a definition must serve: for today's istiod (now) and for later releases
+// (later) (https://istio.io/latest/docs/reference/config/analysis/ist0156/, ist0172/).
 var served = map[string]struct{ now, later string }{
 	"gateways.gateway.networking.k8s.io":        {"v1beta1", "v1"},
 	"gatewayclasses.gateway.networking.k8s.io":  {"v1beta1", "v1"},

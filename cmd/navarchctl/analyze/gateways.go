@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// router is a set of Pods that the same Gateways and Services select. For a Gateway without known Pods, a Pod with the
-// labels of its selector is assumed in the Gateway's namespace.
+// router is a set of Pods that the same Gateways and Services select. If no Pod of a Gateway is known, the router is
+// an assumed Pod in the Gateway's namespace, with the labels of the Gateway's selector.
 type router struct {
 	namespace string
 	labels    map[string]string
@@ -31,7 +31,7 @@ type router struct {
 
 // findRouters returns the routers of all Gateways.
 func (w *world) findRouters() (all []*router) {
-	byLabel := map[labelAt][]*model.Gateway{} // by the least label of the selector
+	byLabel := map[labelAt][]*model.Gateway{} // by the label of the selector whose key sorts first
 	for g := range each[*model.Gateway](w, model.KindGateway) {
 		if selector := g.Spec.GetSelector(); len(selector) > 0 {
 			k := sorted(selector)[0]
@@ -100,7 +100,7 @@ func (r *router) key() string {
 func routers(w *world) {
 	w.routers = w.findRouters()
 	if !w.live("Pod") && !slices.ContainsFunc(w.routers, func(r *router) bool { return !r.assumed }) {
-		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // the Pods may be in files that are not analysed
+		w.findings = slices.DeleteFunc(w.findings, func(f Finding) bool { // its Pods may be in other files
 			return f.Code == string(problem.ReferencedResourceNotFound) && f.id.Kind == "Gateway" && f.Field == "spec.selector"
 		})
 	}
@@ -153,8 +153,8 @@ func credentials(s *networkingv1.Server) (names []string) {
 	return names
 }
 
-// credential reports a credential whose Secret is missing or unusable in the router's namespace. It reports nothing if
-// no Secrets were read, or for a router without known Pods, because its namespace is not known.
+// credential reports a credential whose Secret is missing or unusable in the router's namespace. It reports nothing
+// if no Secrets were read. It also reports nothing for an assumed router, whose namespace is not known.
 func (w *world) credential(r *router, g *model.Gateway, field, name string) {
 	if r.assumed || !w.knows("Secret") || !w.live("Secret") && len(w.byKind[kind{"", "Secret"}]) == 0 {
 		return

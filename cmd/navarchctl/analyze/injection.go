@@ -45,8 +45,8 @@ func (w *world) findHooks() (all []hook) {
 	return all
 }
 
-// injects reports whether a webhook selects a Pod for injection, by the labels of its namespace and its own. Without
-// any known webhook, it applies the selectors of Istio's charts.
+// injects reports whether a webhook selects a Pod for injection, by the labels of the namespace and of the Pod. If no
+// webhook is known, injects applies the selectors of Istio's charts.
 func (w *world) injects(namespace, pod map[string]string) bool {
 	if len(w.hooks) > 0 {
 		return slices.ContainsFunc(w.hooks, func(h hook) bool {
@@ -76,8 +76,8 @@ func (w *world) findInjectors() map[string]*injectorValues {
 	return all
 }
 
-// injectorOf returns the values of the injector for the revision in a namespace's labels; nil: its ConfigMap was not
-// read.
+// injectorOf returns the values of the injector for the revision in a namespace's labels; nil: the injector's
+// ConfigMap was not read.
 func (w *world) injectorOf(namespace map[string]string) *injectorValues {
 	return w.injectors[inject.NameOf(injectorName, namespace[label.IoIstioRev.Name])]
 }
@@ -121,7 +121,7 @@ func namespaces(w *world) {
 	}
 }
 
-// pods reports running Pods that injection selects and that have no proxy.
+// pods reports running Pods that have no proxy although injection selects them.
 func pods(w *world) {
 	for _, p := range w.pods {
 		space := w.spaces[p.meta.Namespace]
@@ -190,7 +190,7 @@ func proxyImages(w *world) {
 	}
 }
 
-// image returns the image that injection sets for proxies; empty: unknown, also for nil.
+// image returns the image that injection sets for proxies; empty: the image is unknown, for example because v is nil.
 func (v *injectorValues) image() string {
 	switch tag, is := v.tag(); {
 	case v == nil || v.Global.Proxy.Image == "":

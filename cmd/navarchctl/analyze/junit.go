@@ -41,8 +41,8 @@ type (
 	}
 )
 
-// WriteJUnit writes findings as test cases of one JUnit suite. Findings at or above the threshold are failures, the
-// others passed cases. Without findings it writes one passed case. Errors are those of w.
+// WriteJUnit writes findings as test cases of one JUnit suite. Findings at or above the threshold become failures;
+// less severe findings become passed cases. Without findings it writes one passed case. Errors are those of w.
 func WriteJUnit(w io.Writer, all []Finding, threshold problem.Severity) error {
 	suite := junitSuite{Name: "navarchctl analyze"}
 	for _, f := range all {

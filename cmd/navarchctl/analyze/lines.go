@@ -26,17 +26,17 @@ type Lines struct {
 // document is a parsed document of a file.
 type document struct {
 	root *yaml.Node // nil: it does not parse
-	line int        // of its first line
+	line int        // number of the document's first line in the file
 }
 
-// Fill sets Place in the elements of all, by their Location and Field. If the file cannot be read, Line is 0.
+// Fill sets the Place of each finding from its Location and Field. If the file cannot be read, Line is 0.
 func (l *Lines) Fill(all []Finding) {
 	for i := range all {
 		all[i].Place = l.place(all[i])
 	}
 }
 
-// NewLines returns Lines that read files with the given function, whose path is that of Finding.Location.
+// NewLines returns Lines that read files with the given function. The function gets the path in Finding.Location.
 func NewLines(read func(path string) ([]byte, error)) *Lines {
 	return &Lines{read: read, files: map[string][]byte{}, docs: map[string]*document{}}
 }
@@ -44,7 +44,8 @@ func NewLines(read func(path string) ([]byte, error)) *Lines {
 // location matches the file, the number of the document and the element of a List in a location.
 var location = regexp.MustCompile(`^(.+?)(?:#(\d+)(?:\.(items\[\d+\]))?)?$`)
 
-// place returns the line of the field of a finding, or of the closest part of the object that its file has.
+// place returns the line of a finding's field. If the file lacks the field, it returns the line of the closest
+// parent.
 func (l *Lines) place(f Finding) Place {
 	m := location.FindStringSubmatch(f.Location)
 	if m == nil {
@@ -85,7 +86,8 @@ func (l *Lines) document(path string, number int) *document {
 	return d
 }
 
-// find returns the line, in its document, of a path of fields, or of the last part of the path that is there.
+// find returns the line of a path of fields, counted in the document. If the document lacks the whole path, find
+// returns the line of the last part that the document has.
 func find(n *yaml.Node, field string) int {
 	line := 1
 	if n == nil {
@@ -102,8 +104,8 @@ func find(n *yaml.Node, field string) int {
 	return line
 }
 
-// child returns an element of a mapping or a list, and the node whose line is the element's. Elements of a list are
-// found by number, or by their name or type.
+// child returns an element of a mapping or a list (the second result), and the node whose line is the element's line
+// (the first result). It finds an element of a list by its number, or by its field name or type.
 func child(n *yaml.Node, part string) (key, value *yaml.Node) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -124,7 +126,7 @@ func child(n *yaml.Node, part string) (key, value *yaml.Node) {
 			}
 		}
 	case yaml.AliasNode:
-		return nil, nil // its fields are at another place of the file
+		return nil, nil // an alias: the fields are at another place of the file
 	default: // has no elements
 	}
 	return nil, nil

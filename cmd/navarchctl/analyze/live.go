@@ -59,12 +59,12 @@ var listed = []resource{
 	{kind{model.GroupExtensions, "TrafficExtension"}, "v1alpha1", "trafficextensions"},
 }
 
-// optional are the kinds that may be unreadable: checks that need them are left out, and the findings of other checks
-// stay correct. Without the mesh configuration (ConfigMap), its defaults are used.
+// optional are the kinds that may be unreadable. Checks that need such a kind are left out; the findings of the
+// remaining checks stay correct. If the ConfigMap of the mesh configuration is unreadable, the defaults are used.
 var optional = []string{"Namespace", "Node", "Deployment", "MutatingWebhookConfiguration", "ConfigMap", "CustomResourceDefinition",
 	"Secret"}
 
-// older are the versions that are read where a cluster does not serve the listed one.
+// older has, by API group, the version that is read if a cluster does not serve the newest version (listed).
 var older = map[string]string{model.GroupNetworking: "v1beta1", model.GroupSecurity: "v1beta1", model.GroupTelemetry: "v1alpha1"}
 
 // patience bounds the reading of one kind.
@@ -73,7 +73,8 @@ const patience = 2 * time.Minute
 // Read reads the objects of a cluster, with the rights of the client's user. system is the namespace of the control
 // plane. Secrets are not read: see ReadSecrets. If the user may not read an optional kind (Namespace, Node, Deployment,
 // MutatingWebhookConfiguration, ConfigMap, CustomResourceDefinition), the reason is in Unread. Kinds that the cluster
-// does not have are empty. Errors: another kind may not be read, or the API server fails; the Input then is incomplete.
+// does not have are empty. Errors: the user may not read a kind that is not optional, or the API server fails. With
+// an error the Input is incomplete.
 func Read(ctx context.Context, api *apiserver.Client, system string) (Input, error) {
 	in := Input{Unread: map[string]string{}, Cluster: map[string]bool{}}
 	for _, r := range listed {
@@ -94,7 +95,7 @@ func Read(ctx context.Context, api *apiserver.Client, system string) (Input, err
 	return in, nil
 }
 
-// definitionNames returns the names of the definitions that are compared.
+// definitionNames returns the names of the CustomResourceDefinitions that are checked (definitions).
 func definitionNames() (names []string) {
 	for _, name := range append(sorted(served), sorted(oldest)...) {
 		if !slices.Contains(names, name) {
@@ -133,8 +134,8 @@ func (in *Input) get(ctx context.Context, api *apiserver.Client, r resource, pat
 	return in.unreadable(r, err)
 }
 
-// unreadable converts an error of the API server. It returns nil for a kind or object that does not exist, and for an
-// optional kind that the user may not read, which it adds to Unread.
+// unreadable converts an error of the API server. It returns nil for a kind or object that does not exist. If the
+// user may not read an optional kind, unreadable adds the kind to Unread and returns nil.
 func (in *Input) unreadable(r resource, err error) error {
 	var status *apiserver.Status
 	forbidden := apiserver.IsStatus(err, http.StatusForbidden) && errors.As(err, &status)
@@ -150,7 +151,8 @@ func (in *Input) unreadable(r resource, err error) error {
 	return fmt.Errorf("read %s: %w", r.plural, err)
 }
 
-// put adds one object of a cluster. of is its kind, which elements of lists do not contain.
+// put adds one object of a cluster. Its first argument is the object's kind, since elements of lists do not contain
+// their kind.
 func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	var head struct{ Metadata metav1.ObjectMeta }
 	if err := json.Unmarshal(raw, &head); err != nil {
@@ -164,9 +166,9 @@ func (in *Input) put(of kind, version string, raw json.RawMessage) error {
 	return nil
 }
 
-// ReadSecrets adds the Secrets that Gateways name, in the namespaces of the Pods that the Gateways select. It also adds
-// those of Gateways in files, whose objects replace the cluster's. If the user may not read Secrets, the reason is in
-// Unread. Errors: the API server fails.
+// ReadSecrets adds the Secrets that Gateways name, in the namespaces of the Pods that the Gateways select. Gateways
+// of the second input, which is from files, count too: they replace the cluster's Gateways of the same IDs. If the
+// user may not read Secrets, the reason is in Unread. Errors: the API server fails.
 func (in *Input) ReadSecrets(ctx context.Context, api *apiserver.Client, files Input, c Config) error {
 	secrets := resource{kind{"", "Secret"}, "v1", "secrets"}
 	in.Cluster["Secret"] = true
@@ -205,8 +207,8 @@ func secretNames(in Input, c Config) []string {
 	return sorted(names)
 }
 
-// Over returns an input with the objects of both arguments. An object of files replaces the cluster's object with the
-// same ID. Unread and Cluster are those of cluster, and Reported is nil.
+// Over returns an input with the objects of both arguments. An object of the second input replaces the object of the
+// first input with the same ID. Unread and Cluster are those of the first input, and Reported is nil.
 func Over(cluster, files Input) Input {
 	return Input{Events: slices.Concat(cluster.Events, files.Events), Problems: slices.Concat(cluster.Problems, files.Problems),
 		Unread: cluster.Unread, Cluster: cluster.Cluster}

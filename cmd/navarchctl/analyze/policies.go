@@ -40,7 +40,7 @@ func gatewaySelectors(w *world) {
 	}
 }
 
-// selectorOf returns the labels that an object selects, and whether it names targets instead.
+// selectorOf returns the labels that an object selects. targets reports whether the object names targets instead.
 func selectorOf(r model.Record) (labels map[string]string, targets bool) {
 	switch r := r.(type) {
 	case *model.Policy:
@@ -72,7 +72,7 @@ func closedPolicies(w *world) {
 	}
 }
 
-// imports reports hosts that a Sidecar imports although no Service, ServiceEntry or VirtualService has them.
+// imports reports hosts that a Sidecar imports and that no Service, ServiceEntry or VirtualService has.
 func imports(w *world) {
 	hosts := map[string]map[string]bool{} // by host: namespaces
 	add := func(namespace string, all []string) {
@@ -94,7 +94,7 @@ func imports(w *world) {
 		add(vs.Key.Namespace, vs.Spec.GetHosts())
 	}
 	if len(hosts) == 0 {
-		return // the services come from elsewhere
+		return // the services may be in files that are not analysed
 	}
 	for s := range each[*model.Sidecar](w, model.KindSidecar) {
 		for i, e := range s.Spec.GetEgress() {
@@ -118,7 +118,7 @@ func imports(w *world) {
 	}
 }
 
-// exists reports whether a host, or a wildcard that covers it, exists in a namespace.
+// exists reports whether a namespace has a host, or a wildcard that covers the host.
 func exists(hosts map[string]map[string]bool, host, namespace string) bool {
 	if hosts[host][namespace] {
 		return true
@@ -175,7 +175,7 @@ func general(t *model.Telemetry) bool {
 	return len(t.Spec.GetSelector().GetMatchLabels())+len(t.Spec.GetTargetRefs()) == 0
 }
 
-// keyServers reports Deployments of istiod that may fetch the keys of tokens (jwksUri) from any address.
+// keyServers reports Deployments of istiod that let istiod fetch the keys of tokens (jwksUri) from any address.
 func keyServers(w *world) {
 	var fetched []string
 	for p := range each[*model.Policy](w, model.KindRequestAuthentication) {
@@ -201,7 +201,8 @@ func restricted(c corev1.Container) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "BLOCKED_CIDRS_IN_JWKS_URIS" && e.Value != "" })
 }
 
-// remoteCluster is the label of Secrets with access to other clusters; their keys are names of clusters.
+// remoteCluster is the label of Secrets with access to other clusters. The keys in such a Secret are names of
+// clusters.
 const remoteCluster = "istio/multiCluster"
 
 // registries reports networks of the mesh configuration whose fromRegistry is not a cluster of the mesh.

@@ -18,18 +18,19 @@ import (
 // Reported is a problem that the control plane reports: one item of /api/v1/problems.
 type Reported struct {
 	Object   string           `json:"object"`   // "Kind namespace/name"
-	Location string           `json:"location"` // for VersionWithheld: the withheld resource; else unused
+	Location string           `json:"location"` // for VersionWithheld: the withheld resource; for other codes unused
 	Field    string           `json:"field"`
-	Analyzer problem.Analyzer `json:"analyzer"` // empty: the problem has no such code, and is ignored
+	Analyzer problem.Analyzer `json:"analyzer"` // empty: no code of an analyzer; the problem is ignored
 	Message  string           `json:"message"`
 	Proxies  int              `json:"proxies"` // for RefusedByProxies: the number of proxies that refuse the configuration
 }
 
-// fromControlPlane are the codes that only the control plane can report: refusals by proxies, usage of tenants, and the
-// age of its view of clusters.
+// fromControlPlane are the codes that only the control plane can report. They are about refusals by proxies, the
+// usage of tenants, and the age of the control plane's view of clusters.
 var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.VersionWithheld, problem.TenantNearBudget, problem.ClusterStale}
 
-// reports adds the reported problems with these codes. Problems with other codes are found in the objects themselves.
+// reports adds the reported problems with the codes of fromControlPlane. Problems with other codes are found in the
+// objects themselves.
 func reports(w *world) {
 	for _, r := range w.reported {
 		if !slices.Contains(fromControlPlane, r.Analyzer) {
@@ -95,8 +96,8 @@ func authorities(w *world) {
 // maxAuthorities is the maximum number of certificates that are parsed in one text.
 const maxAuthorities = 200
 
-// firstEnd finds the certificate in PEM text that ends first. end describes its end as ending does, empty if it does
-// not end soon. which is its subject.
+// firstEnd finds the certificate in PEM text that expires first. end describes the expiry as ending does; it is empty
+// if the certificate does not expire soon. The second result is the certificate's subject.
 func (w *world) firstEnd(text []byte) (end, which string) {
 	var first *x509.Certificate
 	for range maxAuthorities {

@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// meshGateway is the name in a VirtualService's gateways that means all sidecars.
+// meshGateway is the name for all sidecars in a VirtualService's gateways.
 const meshGateway = "mesh"
 
 // portSelectors reports destinations without a port whose service has several ports.
@@ -59,8 +59,8 @@ func uncheckedServers(w *world) {
 	}
 }
 
-// ingressSubsets reports gateway routes without a subset to a host for which a VirtualService that is not for this
-// gateway selects subsets. Those subsets do not affect the gateway's route.
+// ingressSubsets reports gateway routes to a host without a subset, if another VirtualService selects subsets of this
+// host. That VirtualService is not for the gateway, so its subsets do not affect the gateway's route.
 func ingressSubsets(w *world) {
 	choosing := map[string][]*model.VirtualService{}
 	for vs := range each[*model.VirtualService](w, model.KindVirtualService) {
@@ -129,7 +129,8 @@ func (w *world) verifiesTokens(r *router) bool {
 	return false
 }
 
-// claimOf returns the first match on a claim in a VirtualService, and its field; empty: it matches no claim.
+// claimOf returns the first match on a claim in a VirtualService, and the field of the match. Both are empty if the
+// VirtualService matches no claim.
 func claimOf(vs *networkingv1.VirtualService) (field, claim string) {
 	for i, rule := range vs.GetHttp() {
 		for j, m := range rule.GetMatch() {

@@ -81,8 +81,8 @@ func WriteSARIF(w io.Writer, all []Finding) error {
 	return WriteSARIFOf(w, "navarchctl analyze", func(code string) string { return problem.Analyzer(code).Name() }, all)
 }
 
-// WriteSARIFOf does the same as WriteSARIF for the findings of another tool. name must return the name of a code; the
-// rule of a code with an empty name has no name. Errors are those of w.
+// WriteSARIFOf writes the findings of another tool as WriteSARIF does. The third argument must return the name of a
+// code; if it returns "", the code's rule has no name. Errors are those of w.
 func WriteSARIFOf(w io.Writer, tool string, name func(code string) string, all []Finding) error {
 	rules, index := []sarifRule{}, map[string]int{}
 	results := []sarifResult{}
@@ -122,8 +122,8 @@ func sarifLevel(s problem.Severity) string {
 	return string(s)
 }
 
-// locationsOf returns the file and object of a finding in one location; nil without both. Standard input ("-") is not a
-// file.
+// locationsOf returns the file and object of a finding in one location. It returns nil if the finding has neither.
+// Standard input ("-") is not a file.
 func locationsOf(f Finding) []sarifLocation {
 	var l sarifLocation
 	if f.File != "" && f.File != "-" {

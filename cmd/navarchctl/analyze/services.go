@@ -45,11 +45,11 @@ type target struct {
 	service string
 	port    uint32
 	udp     bool
-	at      string // target port
+	at      string // targetPort of the Service port: a number or a name
 }
 
-// workloadPorts reports workloads that two Services select with contradicting ports: one port with TCP and UDP, or two
-// ports for one target port. Pods that a workload made are left out, because the workload is checked.
+// workloadPorts reports workloads that two Services select with contradicting ports: one port with TCP and UDP, or
+// two ports for one target port. Pods with an owning workload are left out, because the workload itself is checked.
 func workloadPorts(w *world) {
 	byLabel := map[labelAt][]*model.Service{}
 	for svc := range each[*model.Service](w, model.KindService) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// suppression is the annotation that lists codes, separated by commas, that are not reported for its object. * means
-// all codes.
+// suppression is the annotation that lists the codes, separated by commas, that are not reported for the annotated
+// object. * means all codes.
 const suppression = "galley.istio.io/analyze-suppress"
 
 // suppressed reports whether the annotation of the finding's object suppresses it.
@@ -24,8 +24,8 @@ func (w *world) suppressed(f Finding) bool {
 	})
 }
 
-// Suppression selects findings that are not reported, in istioctl's form CODE=KIND NAME.NAMESPACE. Code and object are
-// patterns of path.Match. The zero value selects no finding. Make it with ParseSuppression.
+// Suppression selects findings that are not reported, in istioctl's form CODE=KIND NAME.NAMESPACE. Code and object
+// are patterns of path.Match. The zero value selects no finding. Make a Suppression with ParseSuppression.
 type Suppression struct{ code, object string }
 
 // ParseSuppression parses CODE=KIND NAME.NAMESPACE, for example "IST0102=Namespace *", or CODE=* for all objects. The
@@ -56,16 +56,16 @@ func (s Suppression) Covers(f Finding) bool {
 	return code && (object || s.object == "*")
 }
 
-// Suppressed removes the findings that a suppression selects, and returns the remaining ones. The result uses the array
-// of all, whose content changes.
+// Suppressed removes the findings that a suppression selects, and returns the remaining findings. The result uses the
+// array of all, whose content changes.
 func Suppressed(all []Finding, by []Suppression) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return slices.ContainsFunc(by, func(s Suppression) bool { return s.Covers(f) })
 	})
 }
 
-// Of returns the findings about a namespace: about objects in it, and about objects without a namespace that have its
-// name, such as the Namespace itself. The result uses the array of all, whose content changes.
+// Of returns the findings about a namespace: about objects in the namespace, and about cluster-wide objects with the
+// namespace's name, such as the Namespace itself. The result uses the array of all, whose content changes.
 func Of(all []Finding, namespace string) []Finding {
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		return f.id.Namespace != namespace && (f.id.Namespace != "" || f.id.Name != namespace)

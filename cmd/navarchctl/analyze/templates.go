@@ -104,7 +104,7 @@ func (w *world) standIn() {
 	w.endpointSlices(made)
 }
 
-// giveAddress adds a clusterIP to a Service of a file that states none, in a copy that replaces the Service.
+// giveAddress replaces a Service of a file that states no clusterIP by a copy with a clusterIP.
 func (w *world) giveAddress(o *object.Object) {
 	if o.Location == "" || bytes.Contains(o.JSON, []byte(`"clusterIP`)) {
 		return
@@ -134,8 +134,9 @@ func (w *world) nextAddress() string {
 	return w.address.String()
 }
 
-// put adds an object that represents the object of in the analysis: findings about it become findings about of. With
-// the ID of of it replaces of.
+// put adds an object with the given ID, body, labels and annotations. The second argument is the original object that
+// the added object represents: findings about the added object become findings about the original. If the two have
+// equal IDs, the added object replaces the original.
 func (w *world) put(id object.ID, of *object.Object, body any, labels, annotations map[string]string) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -151,10 +152,11 @@ func (w *world) put(id object.ID, of *object.Object, body any, labels, annotatio
 // labelAt is one label of a Pod in a namespace.
 type labelAt struct{ namespace, key, value string }
 
-// endpointSlices adds EndpointSlices. made are the Pods that standIn added. A Service of a cluster, or with an
-// EndpointSlice, gets a further one for the Pods in made that it selects, if any. Another Service of a file gets one
-// for all Pods that it selects, which may be empty; but not in a namespace without Pods, whose workloads may be in
-// files that are not analysed.
+// endpointSlices adds EndpointSlices for Services with a selector. made are the Pods that standIn added. A Service
+// that is from a cluster, or that has an EndpointSlice, gets one more EndpointSlice for the Pods in made that the
+// Service selects. If it selects none of them, nothing is added. Any other Service of a file gets one EndpointSlice
+// for all Pods that the Service selects; this EndpointSlice may be empty. In a namespace without Pods, such a Service
+// gets no EndpointSlice, because the workloads may be in files that are not analysed.
 func (w *world) endpointSlices(made []*pod) {
 	has := map[[2]string]bool{}
 	for _, o := range w.byKind[kind{discoveryv1.GroupName, "EndpointSlice"}] {
@@ -190,8 +192,8 @@ func labelled(all []*pod) map[labelAt][]*pod {
 	return out
 }
 
-// selected returns the Pods of a namespace that a selector matches. from is an index of labelled; the shortest list of
-// one label is searched.
+// selected returns the Pods of a namespace that a selector matches. The first argument is an index made by labelled.
+// Of the index's lists for the selector's labels, the shortest is searched.
 func selected(from map[labelAt][]*pod, namespace string, selector map[string]string) (all []*pod) {
 	var few []*pod
 	first := true
@@ -209,7 +211,7 @@ func selected(from map[labelAt][]*pod, namespace string, selector map[string]str
 }
 
 // endpointSlice adds an EndpointSlice of a Service, with an endpoint for each Pod that has an address and has not
-// ended. The endpoints have addresses of nextAddress and refer to their Pods.
+// ended. Each endpoint gets an address from nextAddress and refers to its Pod.
 func (w *world) endpointSlice(o *object.Object, svc *corev1.Service, of []*pod) {
 	one := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv6}
 	id := object.ID{Origin: o.ID.Origin, Group: discoveryv1.GroupName, Kind: "EndpointSlice", Namespace: o.ID.Namespace,
@@ -238,7 +240,7 @@ func (w *world) endpointSlice(o *object.Object, svc *corev1.Service, of []*pod) 
 	w.put(id, &object.Object{Location: o.Location}, one, one.Labels, nil)
 }
 
-// portOf returns the number of a named port of a Pod; 0: it has no such port.
+// portOf returns the number of a named port of a Pod; 0: the Pod has no such port.
 func portOf(p *pod, name string) int32 {
 	for _, c := range p.spec.Containers {
 		for _, port := range c.Ports {

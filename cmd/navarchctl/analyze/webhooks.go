@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// webhooks reports injection webhooks that select the same Pods, and those that call a Service that does not exist.
+// webhooks reports injection webhooks that select the same Pods, and injection webhooks that call a Service that does
+// not exist.
 func webhooks(w *world) {
 	w.overlaps()
 	if !w.knows("Service") || len(w.byKind[kind{"", "Service"}]) == 0 {
@@ -76,7 +77,7 @@ func combinations(name string, values, revisions []string) (all []map[string]str
 // mostRevisions is the maximum number of revisions that overlaps combines.
 const mostRevisions = 20
 
-// revisions returns the revisions in labels and selectors of webhooks, sorted, at most mostRevisions.
+// revisions returns the revisions in labels and selectors of webhooks: sorted, and at most mostRevisions of them.
 func (w *world) revisions() []string {
 	all := map[string]bool{}
 	for _, h := range w.hooks {

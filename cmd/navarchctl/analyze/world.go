@@ -27,7 +27,7 @@ type world struct {
 	fromCluster map[string]bool
 	byKind      map[kind][]*object.Object
 	byID        map[object.ID]*object.Object
-	stands      map[object.ID]*object.Object // added Pods and EndpointSlices (standIn): the workload of a Pod
+	stands      map[object.ID]*object.Object // by the ID of an object that standIn added: the original object
 	made        []object.Event               // the added objects
 	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
@@ -50,7 +50,7 @@ type kind struct{ group, kind string }
 type pod struct {
 	object *object.Object // the Pod, or the workload
 	meta   object.ID      // kind, namespace and name of the object
-	real   bool           // a Pod, not a template
+	real   bool           // true for a Pod, false for a template
 	labels map[string]string
 	notes  map[string]string // annotations
 	spec   corev1.PodSpec
@@ -61,7 +61,7 @@ type pod struct {
 	stand  string // name of the Pod that standIn added for a template; empty: none was added
 }
 
-// index indexes the objects. Of two objects with one ID the later one counts.
+// index indexes the objects. Of two objects with the same ID, the later one counts.
 func index(in Input, c Config) *world {
 	w := &world{Config: c, unread: in.Unread, fromCluster: in.Cluster, reported: in.Reported, byKind: map[kind][]*object.Object{},
 		byID:   map[object.ID]*object.Object{},
@@ -111,7 +111,8 @@ func each[R model.Record](w *world, of model.Kind) iter.Seq[R] {
 	}
 }
 
-// decoded yields the objects of a kind, decoded. An object that does not decode is a finding, and is left out.
+// decoded yields the objects of a kind, decoded. It leaves out an object that does not decode, and adds a finding for
+// this object.
 func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 	return func(yield func(*object.Object, *T) bool) {
 		for _, o := range w.byKind[kind{group, of}] {
@@ -125,7 +126,7 @@ func decoded[T any](w *world, group, of string) iter.Seq2[*object.Object, *T] {
 	}
 }
 
-// decode decodes an object. It finds names of fields in any case, as encoding/json does.
+// decode decodes an object. Upper and lower case in names of fields are not distinguished, as in encoding/json.
 func decode(o *object.Object, into any) error { return json.Unmarshal(o.JSON, into) }
 
 // id returns the ID of an object of the config cluster.
@@ -136,7 +137,7 @@ func (w *world) id(group, kind, namespace, name string) object.ID {
 // live reports whether objects of a kind were read from a cluster.
 func (w *world) live(kind string) bool { return w.fromCluster[kind] }
 
-// knows reports whether all objects of a kind were read.
+// knows reports whether all objects of the kinds were read.
 func (w *world) knows(kinds ...string) bool {
 	return !slices.ContainsFunc(kinds, func(of string) bool { return w.unread[of] != "" })
 }
@@ -159,7 +160,7 @@ func (w *world) foundRecord(code problem.Analyzer, r model.Record, field, format
 	w.found(code, normal.SourceObject(r.Meta().Key), field, format, args...)
 }
 
-// ofSystem reports whether a namespace belongs to Kubernetes or is the control plane's.
+// ofSystem reports whether a namespace belongs to Kubernetes or to the control plane.
 func (w *world) ofSystem(namespace string) bool {
 	return namespace == w.SystemNamespace || slices.Contains([]string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"},
 		namespace)

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// atOnce is the number of rights that are checked concurrently. listed is the maximum number of elements that some
-// lists.
+// atOnce is the number of rights that are checked concurrently. listed is the maximum number of elements in the
+// result of the function some.
 const (
 	atOnce = 8
 	listed = 6
 )
 
-// ask checks the rights all, each by a call of about. It adds one result of check for the required rights, and one for
-// each optional feature that lacks a right. do is the advice for missing rights.
+// ask checks rights, each by a call of its last argument. It adds one result for the required rights, and one result
+// for each optional feature that lacks a right. The results are about the given subject, and contain the given advice
+// if rights are missing.
 func (k *checker) ask(ctx context.Context, check subject, all []question, do string, about func(context.Context, question) (bool, error)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -61,9 +61,9 @@ type notCalled struct{ why string }
 
 func (n *notCalled) Error() string { return n.why }
 
-// attempt creates an object by a dry run and decodes the response into into. names are the webhooks that should be
-// called. refused reports that one of them denied the object; this is not an error. *notCalled: the API server could
-// not call one of them. Other errors are those of the API server.
+// attempt creates an object by a dry run, and decodes the response into a value. names are the webhooks that should
+// be called. refused is true if such a webhook denied the object; a denial is not an error. *notCalled: the API
+// server could not call one of these webhooks. Other errors are those of the API server.
 func (k *checker) attempt(ctx context.Context, path string, object, into any, names []string) (refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -131,8 +131,8 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 	return "a dry run of a Pod in namespace " + namespace + " was given a proxy", nil
 }
 
-// selected returns a namespace and Pod labels that one of the webhooks selects. It tries the control plane's namespace
-// and "default". The error reports that neither is selected or a namespace cannot be read.
+// selected returns a namespace and Pod labels that one of the webhooks selects. It tries the control plane's
+// namespace and "default". Errors: the webhooks select no Pod in either namespace, or a namespace cannot be read.
 func (k *checker) selected(ctx context.Context, of *admissionregistrationv1.MutatingWebhookConfiguration) (namespace string,
 	pod map[string]string, err error) {
 	revision := cmp.Or(of.Labels[label.IoIstioTag.Name], of.Labels[label.IoIstioRev.Name])

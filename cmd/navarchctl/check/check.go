@@ -1,10 +1,10 @@
-// Package check examines a cluster before a control plane is installed, or a control plane with a fault. It checks the
-// API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the leader, the
-// replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
+// Package check examines a cluster before the installation of a control plane, or examines a running control plane.
+// It checks the API server, rights, the definitions of Istio's kinds, and gateways. For each revision it checks the
+// leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
 // Owns: the list of checks, and the text of each result. Reads: the API server, replicas' pages, their secure address.
-// Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour. It
-// obtains no certificate, because a rotation of the mesh's roots would wait for its expiry.
+// Never: changes anything, except that the API server issues a token for the check, valid for a quarter of an hour.
+// The check obtains no certificate, because a rotation of the mesh's roots would wait for the certificate's expiry.
 package check
 
 import (
@@ -35,11 +35,11 @@ const (
 
 // Result is the result of one check, one line of the output.
 type Result struct {
-	Check  string `json:"check"` // the examined thing, for humans; begins with the revision if there are several
+	Check  string `json:"check"` // the examined thing, for humans; begins with the revision if several exist
 	Name   Name   `json:"name"`  // kind of check
 	Status Status `json:"status"`
 	Limit  string `json:"limit"`        // required figure, as text (Limits)
-	Figure string `json:"figure"`       // measured figure, as text; "within", "outside" or "unknown" without a number
+	Figure string `json:"figure"`       // measured figure, as text; else "within", "outside" or "unknown"
 	Found  string `json:"found"`        // the finding, for humans
 	Do     string `json:"do,omitempty"` // advice; empty without a fault, and without advice
 	Remedy string `json:"remedy"`       // page and anchor of the remedy, PAGE#NAME; never empty
@@ -67,23 +67,23 @@ type Replica struct {
 // Config selects the control plane to examine.
 type Config struct {
 	API                 *apiserver.Client
-	Namespace, Revision string // of the control plane; empty Revision: all revisions in the namespace
+	Namespace, Revision string // those of the control plane; empty Revision: all revisions
 	// Pre selects the checks before an installation. Replicas are not examined.
 	Pre bool
 	// Upgrade is the version that is to be installed; empty: no upgrade. Tool is the version of this program, which is
 	// compared with Upgrade.
 	Upgrade, Tool string
 	// Replica returns the access to a Pod of the control plane. Run calls it at most once for each Pod, not
-	// concurrently. The caller of Run must close the connections after Run. nil is allowed with Pre only.
+	// concurrently. The caller of Run must close the connections after Run. Replica may be nil only if Pre is true.
 	Replica func(*corev1.Pod) Replica
 }
 
 // checker collects the results of a cluster, or of one of its revisions.
 type checker struct {
 	Config
-	prefix  string // of each result: the revision, if the namespace has several
+	prefix  string // text that begins each result: the revision, if the namespace has several
 	results []Result
-	pods    []corev1.Pod       // of the revision
+	pods    []corev1.Pod       // Pods of the revision
 	secrets map[string]string  // Secrets of gateways, "namespace/name" -> a Gateway that names it
 	made    map[string]Replica // by Pod name
 }
@@ -139,21 +139,22 @@ func (k *checker) add(of subject, status Status, found, do string) {
 	k.results = append(k.results, of.result(k.prefix, status, found, do))
 }
 
-// result returns the result of a check. prefix begins its text. Without a figure, the figure follows from the status.
+// result returns the result of a check. The result's text begins with prefix. If the subject has no figure, the
+// status determines the figure (usual).
 func (s subject) result(prefix string, status Status, found, do string) Result {
 	return Result{Check: prefix + s.text, Name: s.name, Status: status, Limit: Limits[s.name], Figure: cmp.Or(s.figure, usual[status]),
 		Found: found, Do: do, Remedy: Page + "#" + string(s.name)}
 }
 
-// get requests a path of the API server and decodes the JSON response into into.
+// get requests a path of the API server, and decodes the JSON response into a value.
 func (k *checker) get(ctx context.Context, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return k.API.Do(ctx, http.MethodGet, path, nil, into)
 }
 
-// cannot adds the result for an error of the API server. A right that the caller lacks leaves the control plane's state
-// unknown.
+// cannot adds the result for an error of the API server. If the caller lacks a right, the result's status is Unknown,
+// because the error tells nothing about the control plane.
 func (k *checker) cannot(check subject, err error) {
 	if apiserver.IsStatus(err, http.StatusForbidden) || apiserver.IsStatus(err, http.StatusUnauthorized) {
 		k.add(check, Unknown, "you may not see it: "+err.Error(), "ask somebody who may, or look as another user (--context)")
@@ -209,8 +210,8 @@ func (k *checker) clock(ctx context.Context) {
 	k.compare(NameClock.of("clock of the API server"), said, took)
 }
 
-// compare compares a remote time, in whole seconds rounded down, with this machine's; took is the duration of the
-// request.
+// compare compares a remote time with this machine's time. said is the remote time in whole seconds, rounded down.
+// took is the duration of the request that returned this time.
 func (k *checker) compare(check subject, said time.Time, took time.Duration) {
 	apart := time.Until(said.Add(time.Second/2)).Abs() - took
 	check = check.at(max(apart, 0).Round(time.Second).String())

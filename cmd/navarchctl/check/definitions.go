@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// kinds are Istio's kinds with an effect, by group, and the versions that are read, the newest first
-// (store/source/kube).
+// kinds are those of Istio's kinds that have an effect in Navarch, by group. versions are the versions that are read,
+// the newest first (store/source/kube).
 var kinds = []struct {
 	group     string
 	versions  []string

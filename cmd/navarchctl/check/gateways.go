@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// gateway has the fields of Istio's Gateway that decide which Pods serve it, and with which Secrets.
+// gateway has the fields of Istio's Gateway that determine the Pods and the Secrets of the Gateway.
 type gateway struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
@@ -44,19 +44,19 @@ func (g *gateway) credentials() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
-// unserved contains the prefixes of credentialName that Navarch does not serve, with the reasons
+// unserved contains the prefixes of credentialName that Navarch does not support, each with the reason
 // (deploy/docs/gateways.md, Not served yet).
 var unserved = map[string]string{model.ExternalCredential: "is not served yet",
 	model.ConfigMapCredential: "is a ConfigMap, which has no private key"}
 
-// gateways checks, for each Gateway, that its selector matches Pods and that their service accounts may list the
-// Secrets of their namespace. Each Gateway of the Gateway API is reported as a fault. Without Gateways there is no
-// result.
+// gateways checks, for each Gateway, that its selector matches Pods, and that the Pods' service accounts may list the
+// Secrets of the Pods' namespace. Each Gateway of the Gateway API is reported as a fault. Without Gateways there is
+// no result.
 func (k *checker) gateways(ctx context.Context) {
 	check := NameGateways.of("gateways")
 	served, err := k.served(ctx, kinds[0].group, kinds[0].versions)
 	if err != nil || served["gateways"] == "" {
-		return // reported with the definitions
+		return // the check of the definitions reports this
 	}
 	var list struct{ Items []gateway }
 	if err := k.get(ctx, "/apis/"+kinds[0].group+"/"+served["gateways"]+"/gateways", &list); err != nil {
@@ -167,7 +167,8 @@ func (k *checker) may(ctx context.Context, namespace, account string, right *aut
 	return review.Status.Allowed, err
 }
 
-// accountReview returns the request for a review whether a service account has a right, on a resource or on a path.
+// accountReview returns the SubjectAccessReview that asks whether a service account has a right. The right is on a
+// resource (of) or on a path; the other argument is nil.
 func accountReview(namespace, name string, of *authorizationv1.ResourceAttributes,
 	path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReview {
 	return authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

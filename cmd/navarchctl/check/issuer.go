@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// issuer is the kind of CA that signs certificates for workloads (the chart's issuer.kind). If it is not Navarch's own
-// CA, the operator must write the roots and caBundles that the leader writes otherwise (deploy/docs/security-ca.md,
-// Another CA; deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
+// issuer is the kind of CA that signs certificates for workloads (the chart's issuer.kind). With an issuer other than
+// Navarch's own CA, the operator must write the roots and caBundles. With Navarch's own CA, the leader writes them
+// (deploy/docs/security-ca.md, Another CA; deploy/docs/kubernetes-ca.md, Certificates of signers of Kubernetes).
 type issuer int
 
 // The issuers.
@@ -18,7 +18,8 @@ const (
 	otherCA        // a separate CA: no process has role ca
 )
 
-// issuer returns the issuer by the roles and environment of the control plane's Pods; ownCA without Pods.
+// issuer determines the issuer from the roles and environment of the control plane's Pods. It returns ownCA if there
+// are no Pods.
 func (k *checker) issuer() issuer {
 	if len(k.pods) == 0 {
 		return ownCA

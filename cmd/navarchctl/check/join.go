@@ -33,7 +33,7 @@ const (
 	securePort = 15012
 	account    = "default" // service account for the check
 	audience   = "istio-ca"
-	lifetime   = 15 * time.Minute // of the token
+	lifetime   = 15 * time.Minute // lifetime of the token
 )
 
 // join performs the steps of a starting workload at each replica: it sends a token to the CA, and requests clusters by
@@ -93,7 +93,8 @@ func (k *checker) token(ctx context.Context) (string, error) {
 	return request.Status.Token, err
 }
 
-// joins tests one replica: the CA if it signs, clusters if it serves proxies. found describes the result.
+// joins tests one replica. It tests the CA if the replica signs certificates, and requests clusters if the replica
+// serves proxies. found describes the result.
 func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, token string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -145,12 +146,13 @@ func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// notACSR is sent instead of a certificate signing request. The CA refuses it only after it has verified the token,
-// admitted the request, and found its signing key. So the check tests these steps, and no certificate is issued.
+// notACSR is sent instead of a certificate signing request. The CA refuses this text only after it has verified the
+// token, admitted the request, and found the signing key. The refusal therefore proves these steps, and no
+// certificate is issued.
 const notACSR = "navarchctl check: this is not a certificate signing request"
 
-// certificate sends notACSR to the CA. It returns nil if the CA refuses only that text: it would have signed a valid
-// request.
+// certificate sends notACSR to the CA. It returns nil if the CA refuses notACSR as an invalid request: then the CA
+// would have signed a valid request.
 func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	_, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: notACSR})
 	switch status.Code(err) {
@@ -162,8 +164,8 @@ func certificate(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// checkAddress is the address of the simulated sidecar. It is from a documentation range (RFC 5737), so no workload of
-// the mesh has it.
+// checkAddress is the address of the simulated sidecar. The address is from a documentation range (RFC 5737), so no
+// workload of the mesh has this address.
 const checkAddress = "192.0.2.1"
 
 // node returns the node of a sidecar without a workload.

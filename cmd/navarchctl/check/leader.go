@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// behind is the maximum age of the time up to which the leader has stored the cluster's state. Without changes, the API
-// server confirms this time about every two minutes.
+// behind is the maximum delay of the leader: the age of the cluster's newest state that the leader has stored
+// completely. In a cluster without changes, the API server confirms this state about every two minutes.
 const behind = 3 * time.Minute
 
 var leaderCheck = NameLeader.of("leader")
@@ -57,7 +57,7 @@ func (k *checker) ending(name string) bool {
 	return slices.ContainsFunc(k.pods, func(pod corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp != nil })
 }
 
-// leading adds the result for the process that leads, by the page that it has served.
+// leading adds the result for the process that leads. l is the page that this process has served.
 func (k *checker) leading(l inspect.Leader) {
 	const do = "see the leader's log: it says what the API server refuses, or does not answer"
 	age := time.Since(l.Read).Round(time.Second)

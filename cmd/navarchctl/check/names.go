@@ -65,7 +65,7 @@ type subject struct {
 	figure string // empty: the word for the status (usual)
 }
 
-// of returns the check of the thing that text names.
+// of returns the subject of a check with this name. text names the examined thing.
 func (n Name) of(text string) subject { return subject{name: n, text: text} }
 
 // with returns the subject with a longer text, without a figure.

@@ -21,7 +21,7 @@ type problem struct {
 	Object, Location, Field, Code, Severity, Message string
 }
 
-// severe is the severity of problems because of which an object does not apply.
+// severe is the severity of a problem that keeps an object from taking effect.
 const severe = of.Error
 
 // page requests a page of a replica. It reads at most 8 MiB of the body. An HTTP error status is not an error.
@@ -79,8 +79,8 @@ func (k *checker) pages(ctx context.Context) {
 	k.reportConcerns(unique(found))
 }
 
-// debug requests a page on the replica's monitoring port and decodes its JSON into into. A status other than 200 is an
-// error.
+// debug requests a page on the replica's monitoring port, and decodes the page's JSON into a value. A status other
+// than 200 is an error.
 func (r Replica) debug(ctx context.Context, path string, into any) error {
 	status, body, _, err := r.page(ctx, r.Monitoring, path)
 	switch {
@@ -92,7 +92,8 @@ func (r Replica) debug(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// unique merges equal problems of several replicas, and sorts them by object. It changes all.
+// unique merges equal problems of several replicas, and sorts the problems by object. It changes the array of its
+// argument.
 func unique(all []problem) []problem {
 	slices.SortFunc(all, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field),
@@ -105,13 +106,13 @@ func unique(all []problem) []problem {
 type concern struct {
 	check    subject
 	fine, do string // text without problems; advice for problems
-	fails    bool   // its errors make the result a failure, else a warning
-	warns    bool   // its warnings make the result a warning, else it is ok
+	fails    bool   // true: errors make the result a failure; false: a warning
+	warns    bool   // true: warnings make the result a warning; false: it stays ok
 	is       func(problem) bool
 }
 
-// concerns are the groups; a problem belongs to the first that contains it. Errors of policies are failures because
-// workloads refuse all requests under an invalid policy (deploy/docs/compatibility.md).
+// concerns are the groups; a problem belongs to the first group whose predicate accepts the problem. Errors of
+// policies are failures because workloads refuse all requests under an invalid policy (deploy/docs/compatibility.md).
 var concerns = []concern{
 	{NameEtcd.of("etcd"), "it answers, and has room", "see deploy/docs/etcd.md",
 		true, true, func(p problem) bool { return p.Object == "etcd" }},
@@ -157,5 +158,5 @@ func (k *checker) reportConcerns(found []problem) {
 	}
 }
 
-// errNoReplica is the result of checks that need a replica.
+// errNoReplica is the error of checks that need a replica, if no replica is ready.
 var errNoReplica = errors.New("there is no ready replica to ask")

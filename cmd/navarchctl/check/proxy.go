@@ -15,13 +15,14 @@ const behindProxy = time.Minute
 type Proxy struct {
 	Name     string
 	Replicas []string // replicas that the proxy is connected to
-	Missing  []string // replicas that did not answer, so that they may have the proxy too
+	Missing  []string // replicas that did not answer; the proxy may be connected to them too
 	// Behind lists the resource types with versions that the proxy has not acknowledged. Since is the last time at
-	// which the proxy had acknowledged all; zero: it has acknowledged all now, never had, or the time is not known.
+	// which the proxy had acknowledged all versions. It is zero if Behind is empty, if the proxy has never
+	// acknowledged all, or if the time is not known.
 	Behind []string
 	Since  time.Time
-	// Refused lists resources that the proxy refused, Withheld those that the control plane does not send to it because
-	// other proxies refused them; each with the reason.
+	// Refused lists the resources that the proxy refused. Withheld lists the resources that the control plane does
+	// not send to the proxy, because other proxies refused them. Each text contains the reason.
 	Refused, Withheld []string
 	// Errors are the errors of objects in the proxy's namespace.
 	Errors []string
@@ -68,7 +69,8 @@ func OfProxy(p Proxy, now time.Time) (all []Result) {
 	return all
 }
 
-// resources adds the result for a list that should be empty: a failure if it is not. It sorts found.
+// resources adds the result for a list that should be empty. A non-empty list is a failure. The list is sorted in
+// place.
 func resources(add func(Name, string, Status, string, string), name Name, found []string, fine, do string) {
 	if len(found) == 0 {
 		add(name, "0", OK, fine, "")

@@ -131,8 +131,8 @@ func (q question) String() string {
 	return text
 }
 
-// questions returns the rights of rules that any of roles needs. They are for a namespace; empty: for the whole
-// cluster.
+// questions returns the rights of those rules that at least one of the roles needs. The rights are for a namespace;
+// if namespace is empty, for the whole cluster.
 func questions(rules []rule, namespace string, roles []string) (all []question) {
 	for _, of := range rules {
 		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
@@ -161,8 +161,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 	return all
 }
 
-// withNames replaces, in all, the names of ConfigMaps and webhook configurations by those of the examined revision, and
-// returns all. These names end with the revision and, for the validator, the namespace.
+// withNames replaces the names of ConfigMaps and webhook configurations by the names that the examined revision uses.
+// It changes its argument and returns it. These names end with the revision and, for the validator, the namespace.
 func (k *checker) withNames(all []question) []question {
 	hooks := inject.Webhooks{Namespace: k.Namespace, Revision: k.Revision}
 	for _, q := range all {
@@ -183,8 +183,8 @@ func (k *checker) withNames(all []question) []question {
 	return all
 }
 
-// installer checks whether the caller may install the chart: create and patch its objects, and grant navarchd's rights,
-// which Kubernetes permits only to those who have them.
+// installer checks whether the caller may install the chart: create and patch the chart's objects, and grant
+// navarchd's rights. Kubernetes lets only users grant rights who have these rights themselves.
 func (k *checker) installer(ctx context.Context) {
 	var all []question
 	for _, of := range installs {

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// controlPlane lists the control plane's Pods by revision: those of Config.Revision, or of all revisions if it is
-// empty. It is an error if there is no Pod.
+// controlPlane lists the control plane's Pods by revision. If Config.Revision is set, it lists the Pods of this
+// revision only. Having no Pod is an error.
 func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, error) {
 	seen, of := map[string]bool{}, map[string][]corev1.Pod{}
 	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
@@ -54,7 +54,7 @@ func revisionOf(pod *corev1.Pod) string {
 	return "default"
 }
 
-// replicas adds the result for the number of Pods that are not ready, which the other checks do not query.
+// replicas adds the result for the number of Pods that are not ready. The other checks query only ready Pods.
 func (k *checker) replicas() {
 	var others []string
 	for _, pod := range k.pods {

@@ -27,7 +27,7 @@ func (k *checker) upgrade(ctx context.Context) {
 	k.fleet(ctx)
 }
 
-// running checks that all replicas have the same version: otherwise another upgrade is under way.
+// running checks that all replicas have the same version. If the versions differ, another upgrade is under way.
 func (k *checker) running(ctx context.Context) {
 	by := map[string][]string{}
 	for _, r := range k.processes(everyRole...) {
@@ -76,7 +76,8 @@ func (k *checker) room() {
 	k.add(check.at("2 or more"), OK, "a second replica serves while one is replaced", "")
 }
 
-// fleet checks that all proxies are in sync. Then faults after the upgrade are caused by the upgrade.
+// fleet checks that all proxies are in sync. A proxy that is out of sync before the upgrade would be mistaken for a
+// fault of the upgrade.
 func (k *checker) fleet(ctx context.Context) {
 	check := NameUpgradeFleet.of("proxies in sync")
 	var last error = errNoReplica

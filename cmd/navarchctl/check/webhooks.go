@@ -32,8 +32,8 @@ func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, er
 	return hooks.OfRevisions(ctx, k.API)
 }
 
-// hooks returns the webhooks that call a Service in the control plane's namespace: those of the examined revision, or
-// of all revisions if none is selected.
+// hooks returns the webhooks that call a Service in the control plane's namespace. If a revision is selected, it
+// returns only the webhooks of this revision.
 func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
 	all, err := k.configurations(ctx)
 	for _, c := range all {
@@ -78,7 +78,7 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 }
 
-// webhook checks one webhook. The error describes a fault, do is the advice for this fault.
+// webhook checks one webhook. The error describes a fault; do is the advice against the fault.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
@@ -163,7 +163,7 @@ func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
 	}
 }
 
-// others reports webhooks of control planes that exist before an installation. Those of the same revision are a
+// others reports webhooks of control planes that exist before an installation. Webhooks of the same revision are a
 // warning.
 func (k *checker) others(ctx context.Context) {
 	check := NameOthers.of("control planes that are there")

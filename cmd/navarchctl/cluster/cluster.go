@@ -3,7 +3,8 @@
 //
 // Owns: the flags that select the cluster; connections to Pods, until they are closed.
 // Reads: kubeconfigs, Pods of the control plane's namespace.
-// Never: writes to a cluster; listens on a port of this machine, which others could use.
+// Never: writes to a cluster, except that Token may create a token; listens on a port of this machine, which other
+// users could use.
 package cluster
 
 import (
@@ -29,8 +30,8 @@ import (
 
 // Flags are the flags that select a cluster and its control plane.
 type Flags struct {
-	// Kubeconfig is a path; empty: $KUBECONFIG, else ~/.kube/config. Context is a context of it; empty: the current
-	// one.
+	// Kubeconfig is a path; empty: $KUBECONFIG, else ~/.kube/config. Context is the name of a context in the
+	// kubeconfig; empty: the current context.
 	Kubeconfig, Context string
 	Namespace           string // namespace of the control plane
 	Revision            string // revision of the control plane; empty: all revisions
@@ -54,8 +55,8 @@ func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
 	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
-// Given reports whether a kubeconfig is selected. That is so if --kubeconfig, --context or $KUBECONFIG is set, even to
-// a file that does not exist, or if a file exists at the default path.
+// Given reports whether a kubeconfig is selected. This is the case if --kubeconfig, --context or $KUBECONFIG is set,
+// even to a file that does not exist. It is also the case if a file exists at the default path.
 func (f *Flags) Given() bool {
 	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
@@ -89,8 +90,8 @@ type Cluster struct {
 }
 
 // Open reads the kubeconfig and returns the cluster. In a Pod without a kubeconfig it uses the Pod's service account.
-// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. They name the flag and the
-// context, or the paths that were tried.
+// It sends no request. Errors: the kubeconfig is missing, invalid, or lacks the context. An error names the flag and
+// the context, or the paths that were tried.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -123,7 +124,7 @@ func (c *Cluster) String() string {
 }
 
 const (
-	replicaApp  = "istiod"   // label app of the Pods that serve proxies; istioctl and Kiali find them by it
+	replicaApp  = "istiod"   // label app of Pods that serve proxies; istioctl and Kiali use this label
 	processName = "navarchd" // label app.kubernetes.io/name of all Pods of the control plane
 )
 
@@ -137,10 +138,11 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the Pods of the control plane that serve proxies. ready contains, sorted by name, the ready Pods, and
-// the Pods that are being deleted and still run, because they have proxies until they are drained. others contains a
-// text "NAME (REASON)" for each further Pod. Errors: the request fails, or there is no Pod for ready. They name the
-// context or the API server, the namespace and the labels. The caller must close the Pods that it has dialled.
+// Replicas lists the Pods of the control plane that serve proxies. ready contains, sorted by name, the ready Pods,
+// and the Pods that are being deleted and still run, because they have proxies until they are drained. others
+// contains a text "NAME (REASON)" for each further Pod. Errors: the request fails, or there is no Pod for the list
+// ready. An error names the context or the API server, the namespace and the labels. The caller must close the Pods
+// that it has dialled.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
 }

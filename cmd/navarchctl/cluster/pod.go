@@ -30,12 +30,12 @@ type Pod struct {
 	Monitoring      int    // port of metrics and debug pages
 	of              *Cluster
 
-	mu       sync.Mutex            // guards link; held while it is made
+	mu       sync.Mutex            // guards link; held while the link is made
 	link     httpstream.Connection // nil: not connected yet
 	requests atomic.Int64
 }
 
-// monitoringPort is istiod's port, the default. A Pod's annotation prometheus.io/port may name another port, as for
+// monitoringPort is istiod's port, the default. A Pod's annotation prometheus.io/port overrides this port, as for
 // istioctl.
 const monitoringPort = 15014
 
@@ -71,9 +71,9 @@ func (p *Pod) Client() *http.Client {
 }
 
 // Dial connects to a port of the Pod, from the loopback address of its network namespace. It blocks until the
-// connection is made or ctx ends. Errors: the API server refuses the port-forward, or ctx ends. They name the Pod, the
-// port and the kubeconfig's context. If no process listens on the port, Dial succeeds, and the first Read or Write
-// fails. The caller must close the connection.
+// connection is made or ctx ends. Errors: the API server refuses the port-forward, or ctx ends. An error names the
+// Pod, the port and the kubeconfig's context. If no process listens on the port, Dial succeeds, and the first Read or
+// Write fails. The caller must close the connection.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
 	if ctx.Err() != nil { // an existing link could win the select below
@@ -117,14 +117,14 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	if err != nil {
 		return fail(err)
 	}
-	_ = failures.Close() // nothing is written to it
+	_ = failures.Close() // nothing is written to this stream
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := link.CreateStream(headers)
 	if err != nil { // the node may have failed the port already
 		said := p.said(failures, port)
 		_ = failures.Reset()
 		link.RemoveStreams(failures)
-		if said != nil { // it names the Pod and the port
+		if said != nil { // the node's message names the Pod and the port
 			return nil, said
 		}
 		return fail(err)
@@ -148,8 +148,8 @@ func (p *Pod) said(failures httpstream.Stream, port int) error {
 	}
 }
 
-// failure returns the node's message about a failed port as an error, and nil if failures ends without a message. It
-// blocks until failures ends.
+// failure returns the node's message about a failed port as an error, or nil if the stream for failures ends without
+// a message. It blocks until this stream ends.
 func failure(failures io.Reader, p *Pod, port int) error {
 	text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure))
 	if len(text) == 0 {
@@ -158,8 +158,8 @@ func failure(failures io.Reader, p *Pod, port int) error {
 	return fmt.Errorf("%s, port %d: %.300q", p, port, text)
 }
 
-// connect returns the link to the Pod, which all its connections share: SPDY over a websocket, or SPDY alone if the API
-// server supports only that.
+// connect returns the link to the Pod, which all connections to the Pod share. The link is SPDY over a websocket, or
+// SPDY alone if the API server does not support websockets.
 func (p *Pod) connect() (httpstream.Connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +231,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, c.because(err)
 }
 
-// because returns the node's message instead of err if the node reported a failure. It returns nil for nil.
+// because returns the node's message instead of err, if the node reported a failure. It returns nil if err is nil.
 func (c *conn) because(err error) error {
 	if failed := c.failed.Load(); err != nil && failed != nil {
 		return *failed
@@ -252,8 +252,9 @@ const (
 	failureLag    = time.Second
 )
 
-// carry copies between far and the streams in both directions, until both have ended. why must block until the node
-// reports a failure, which it returns, or the stream of failures ends (nil).
+// carry copies data between the connection far and the stream c.data, until both directions have ended. The last
+// argument must block until the node reports a failure, and return the failure. If the stream for failures ends
+// without a report, it must return nil.
 func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
 	said := make(chan struct{})
 	go func() {

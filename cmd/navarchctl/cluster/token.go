@@ -17,9 +17,9 @@ import (
 const tokenSeconds = 600
 
 // Token returns a bearer token with which a process of the control plane can authenticate the caller. It is the token
-// of the kubeconfig's user. A kubeconfig with a client certificate has no token: then Token creates a token, valid for
-// 10 minutes, for the given service account in the control plane's namespace. Errors: the kubeconfig's credential
-// plugin fails, or the user may not create the token.
+// of the kubeconfig's user. If the kubeconfig has no token, for example because it has a client certificate, Token
+// creates one. That token is for the given service account in the control plane's namespace, and is valid for 10
+// minutes. Errors: the kubeconfig's credential plugin fails, or the user may not create the token.
 func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 	token, err := c.own(ctx)
 	if err != nil || token != "" {

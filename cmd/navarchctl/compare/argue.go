@@ -23,9 +23,9 @@ type seen struct {
 	resource   pair // the resource that differs, in the form that clean returns
 }
 
-// conditions maps the names in the fidelity lists to the conditions of lines that hold in any mesh. A condition
-// verifies both values, the messages around them and the proxy's clusters, so a line applies only to the differences
-// that its row in fidelity.md explains.
+// conditions maps the names of conditions to their functions. Each line of the fidelity lists that holds in any mesh
+// names a condition. A condition verifies both values, the messages around them and the proxy's clusters, so a line
+// applies only to the differences that its row in fidelity.md explains.
 var conditions = map[string]func(d difference, s *seen) bool{
 	// Only one side has a value.
 	"ours-only":   func(d difference, _ *seen) bool { return d.theirs == nil && d.ours != nil },
@@ -44,7 +44,7 @@ var conditions = map[string]func(d difference, s *seen) bool{
 	"names": func(d difference, s *seen) bool {
 		return d.theirs == nil && (strings.HasSuffix(text(s.resource.ours["type"]), "_DNS") || s.resource.ours["cluster_type"] != nil)
 	},
-	// Ours alone has metadata, and it contains only Navarch's digest of the endpoints without mTLS.
+	// Navarch alone has metadata, and the metadata contains only Navarch's digest of the endpoints without mTLS.
 	"digest": func(d difference, _ *seen) bool {
 		metadata, _ := d.ours.(map[string]any)
 		filters, _ := metadata["filter_metadata"].(map[string]any)
@@ -97,8 +97,8 @@ var conditions = map[string]func(d difference, s *seen) bool{
 // destination splits the name of an outbound cluster into port, subset and host.
 var destination = regexp.MustCompile(`^"?outbound\|(\d+)\|([^|]*)\|([^|"]+)"?$`)
 
-// missingPort reports whether theirs names a cluster that istiod did not send, and ours names an existing one of the
-// same host and subset, but another port.
+// missingPort reports whether istiod's value names a cluster that istiod did not send, while Navarch's value names an
+// existing cluster of the same host and subset with another port.
 func missingPort(d difference, s *seen) bool {
 	return otherPort(text(d.theirs), text(d.ours), s)
 }
@@ -109,8 +109,8 @@ func otherPort(theirs, ours string, s *seen) bool {
 		!s.theirClusters[theirs] && s.theirClusters[ours] && s.ourClusters[ours]
 }
 
-// weightedPort reports whether the entry of weighted clusters that one side lacks equals an entry of that side except
-// for a difference of missingPort.
+// weightedPort is for an entry of weighted clusters that one side lacks. It reports whether that side has an entry
+// that differs only in the port, as missingPort describes.
 func weightedPort(d difference, s *seen) bool {
 	entry, others, reversed := d.theirs, d.parent().ours, false
 	if entry == nil {
@@ -137,7 +137,8 @@ func renamed(v any) any {
 	return out
 }
 
-// routed reports whether the field is in a route with a destination whose difference is one of missingPort.
+// routed reports whether the field is in a route with a destination that differs in the port, as missingPort
+// describes.
 func routed(d difference, s *seen) bool {
 	for _, p := range d.around {
 		for _, theirs := range destinations(p.theirs) {
@@ -149,7 +150,8 @@ func routed(d difference, s *seen) bool {
 	return false
 }
 
-// destinations returns the clusters in the action of a route: the single one (may be empty), then weighted ones.
+// destinations returns the clusters in the action of a route: the single cluster (may be empty), then the weighted
+// clusters.
 func destinations(action map[string]any) []string {
 	all := []string{text(action["cluster"])}
 	weighted, _ := action["weighted_clusters"].(map[string]any)
@@ -173,7 +175,8 @@ func text(v any) string {
 	return s
 }
 
-// repeated reports whether both assignments have the same addresses, ours each once and istiod's some several times.
+// repeated reports whether both assignments have the same addresses: Navarch's has each address once, and istiod's
+// has some of them several times.
 func repeated(_ difference, s *seen) bool {
 	theirs, ours := endpointsOf(s.resource.theirs), endpointsOf(s.resource.ours)
 	more := false
@@ -226,7 +229,7 @@ func addresses(domains []any) bool {
 // sent finds the clusters that a filter chain sends to, in the JSON of the chain.
 var sent = regexp.MustCompile(`"cluster": "([^"]+)"`)
 
-// nowhere reports whether istiod alone has a filter chain, and all clusters that it sends to lack endpoints.
+// nowhere reports whether istiod alone has a filter chain, and all clusters that the chain sends to lack endpoints.
 func nowhere(d difference, s *seen) bool {
 	to := sent.FindAllStringSubmatch(canon(d.theirs), -1)
 	for _, m := range to {
@@ -254,8 +257,8 @@ var lists = sync.OnceValue(func() [][]line {
 	return all
 })
 
-// argued returns the first line that explains a difference, or nil. For gateways (router), the lines of gateways come
-// first. A difference of identities is never explained. place is "TYPE RESOURCE.path".
+// argued returns the first line that explains a difference, or nil. If router is true (a gateway), the lines of
+// gateways come first. A difference of identities is never explained. place is "TYPE RESOURCE.path".
 func argued(place string, d difference, s *seen, router bool) *line {
 	if identitiesOf(d.path, d.theirs, d.ours) != "" {
 		return nil

@@ -127,8 +127,8 @@ var (
 	statistics = []string{"stat_prefix", "alt_stat_name", "decorator", "traffic_direction", "stats_tags"}
 )
 
-// clean returns a copy of a value in a normal form. It omits names in statistics, Istio's own filters and metadata, and
-// empty lists, and sorts lists whose order has no meaning. in is the path of fields to the value.
+// clean returns a copy of a value in a normal form. It omits names in statistics, Istio's own filters and metadata,
+// and empty lists, and sorts lists whose order has no meaning. The parameter in is the path of fields to the value.
 func clean(v any, in string) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -55,7 +55,7 @@ type Finding struct {
 	Resource string `json:"resource"`
 	Path     string `json:"path"`             // .field.list[key].field; empty: the whole resource
 	Istiod   string `json:"istiod,omitempty"` // JSON, cut after 1024 bytes; empty: absent
-	// Navarch has the form of Istiod.
+	// Navarch's value, in the form of the field Istiod.
 	Navarch string   `json:"navarch,omitempty"`
 	Objects []string `json:"objects,omitempty"` // configuration objects that caused Navarch's value
 }
@@ -63,7 +63,7 @@ type Finding struct {
 // Argument is a row of the fidelity page that explains differences of one proxy.
 type Argument struct {
 	Row   string `json:"row"`   // fidelity.md#anchor
-	Class string `json:"class"` // harmless, asked, kept, better
+	Class string `json:"class"` // class of the row: harmless, asked, kept, better
 	Type  string `json:"type"`
 	Field string `json:"field"`
 	Why   string `json:"why"`
@@ -71,8 +71,8 @@ type Argument struct {
 	Places int `json:"places"`
 }
 
-// Outcomes of a resource or a proxy: equal; with differences that all are explained by a row; with at least one finding
-// or unreadable part.
+// Outcomes of a resource or a proxy. Equal: there is no difference. Argued: a row explains each difference.
+// Different: there is at least one finding or unreadable part.
 const (
 	Equal     = "equal"
 	Argued    = "argued"

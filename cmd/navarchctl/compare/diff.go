@@ -19,8 +19,8 @@ type difference struct {
 // pair has the same message of both configurations.
 type pair struct{ theirs, ours map[string]any }
 
-// sets names lists whose order has no meaning, and ordered names lists whose order has. rules names lists of RBAC
-// rules, which count as equal in any order.
+// sets contains the fields with lists whose order has no meaning, and ordered the fields with lists whose order has a
+// meaning. rules contains the fields with lists of RBAC rules, which count as equal in any order.
 var (
 	sets = []string{"domains", "cipher_suites", "application_protocols", "server_names", "prefix_ranges", "source_prefix_ranges",
 		"match_subject_alt_names", "ids", "principals_set", "request_headers_to_remove", "response_headers_to_remove"}
@@ -121,7 +121,7 @@ type elements struct {
 	at   map[string]any
 }
 
-// common returns the keys that other has as well, in the order of e.
+// common returns the keys that both lists have, in the order of e.
 func (e elements) common(other elements) (keys []string) {
 	for _, k := range e.keys {
 		if _, both := other.at[k]; both {
@@ -195,7 +195,7 @@ func texts(list []any) bool {
 	})
 }
 
-// without returns the elements of a that b lacks, each once, as sorted JSON texts.
+// without returns the elements of the first list that the second list lacks, each once, as sorted JSON texts.
 func without(a, b []any) []any {
 	had := map[string]bool{}
 	for _, e := range b {

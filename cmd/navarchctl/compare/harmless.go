@@ -17,8 +17,8 @@ var (
 	certificateHeaders = regexp.MustCompile(`\.(forward_client_cert_details|set_current_client_cert_details)$`)
 )
 
-// counts reports whether a difference has an effect that is compared. place is "TYPE RESOURCE.path"; router reports
-// that the proxy is a gateway.
+// counts reports whether a difference counts in the comparison; otherwise it is harmless. place is "TYPE
+// RESOURCE.path"; router reports that the proxy is a gateway.
 func counts(place string, d difference, router bool) bool {
 	switch {
 	case uncounted.MatchString(place):
@@ -40,8 +40,8 @@ func endsTLS(p pair) bool {
 	return p.theirs["transport_socket"] != nil || p.ours["transport_socket"] != nil
 }
 
-// inspectorAlone reports whether one side lacks tls_inspector, which is the only filter of the difference, and no
-// filter chain is selected by a property that tls_inspector detects.
+// inspectorAlone reports whether tls_inspector is the only filter of the difference, and one side lacks it. The
+// result is false if a filter chain is selected by a property that tls_inspector detects.
 func inspectorAlone(d difference) bool {
 	for _, v := range []any{d.theirs, d.ours} {
 		filters, is := v.([]any)
@@ -62,7 +62,8 @@ func inspectorAlone(d difference) bool {
 // detected by http_inspector.
 var byTLS = regexp.MustCompile(`"server_names": |"transport_protocol": "tls"|"application_protocols": \[[^]]*"(istio[^"]*|h2)"`)
 
-// ourTrustDomain reports whether only ours verifies that the server has a SPIFFE identity with one of some prefixes.
+// ourTrustDomain reports whether only Navarch's value verifies that the server's SPIFFE ID has one of several
+// prefixes.
 func ourTrustDomain(d difference) bool {
 	names, is := d.ours.([]any)
 	return is && d.theirs == nil && strings.HasSuffix(d.path, "match_subject_alt_names") && !slices.ContainsFunc(names, func(e any) bool {
@@ -80,8 +81,8 @@ const (
 	markEmpty       = " empty"       // localities without endpoints
 )
 
-// alike removes the differences that marks replace from a gateway's resource, which it changes and returns. marks lists
-// those that apply to the resource, each once.
+// alike removes the differences that marks replace from a gateway's resource, which it changes and returns. The
+// second result has the marks that apply to the resource, each once.
 func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	var marks []string
 	mark := func(m string) {

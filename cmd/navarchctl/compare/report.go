@@ -44,7 +44,8 @@ func (r *Report) Room() int {
 	return max(room, 0)
 }
 
-// Summarise computes Summary from Workloads, in place of an earlier one. An unknown outcome counts as different.
+// Summarise computes Summary from Workloads, and overwrites an earlier Summary. An unknown outcome counts as
+// different.
 func (r *Report) Summarise() {
 	s := Summary{}
 	for _, w := range r.Workloads {

@@ -140,7 +140,7 @@ func (o object) list(name string) []object {
 }
 
 // section describes the section of a type in a dump. message is the name of its message, lists are its lists of
-// entries, and body is the field of an entry with the resource
+// entries, and body is the field of an entry that contains the resource
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump_shared.proto).
 type section struct {
 	message, body string
@@ -201,7 +201,7 @@ func Read(raw []byte) (*Dump, error) {
 	return d, nil
 }
 
-// nodeOf returns the node with the JSON of a bootstrap's node.
+// nodeOf parses the node of a bootstrap.
 func nodeOf(node object) Node {
 	metadata := node.object("metadata")
 	n := Node{ID: node.text("id"), Namespace: metadata.text("NAMESPACE"), Account: metadata.text("SERVICE_ACCOUNT")}
@@ -211,8 +211,8 @@ func nodeOf(node object) Node {
 	return n
 }
 
-// add adds the resources of one entry. The entry of a listener may have several: the active one, a warming and a
-// draining one. A failure belongs to the first.
+// add adds the resources of one entry. The entry of a listener may have several resources: active, warming and
+// draining. A failure belongs to the first added resource.
 func (d *Dump) add(t xds.Type, where string, e object) {
 	bodies := []struct {
 		where string

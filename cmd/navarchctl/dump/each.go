@@ -56,8 +56,8 @@ func (s *Stream) token() (json.Token, error) {
 	return s.in.Token()
 }
 
-// Visitor receives the parts of one dump, in the order of the dump. An error ends the call of Next, which returns it.
-// No function may be nil.
+// Visitor receives the parts of one dump, in the order of the dump. Next stops at the first error of a function, and
+// returns this error. No function may be nil.
 type Visitor struct {
 	// Node receives the node of the bootstrap as JSON, for each bootstrap in the dump. Envoy writes the bootstrap
 	// before all resources; Next does not verify that.
@@ -70,7 +70,7 @@ type Visitor struct {
 }
 
 // Next reads one dump, and calls the visitor for its parts. It returns io.EOF if there is no further dump, and
-// io.ErrUnexpectedEOF if the text ends within one. Other errors: the text has another form, a value exceeds
+// io.ErrUnexpectedEOF if the text ends within a dump. Other errors: the text has another form, a value exceeds
 // MaxResource, or the visitor failed. After an error, Next must not be called again.
 func (s *Stream) Next(v Visitor) error {
 	if !s.in.More() {
@@ -96,8 +96,8 @@ func (s *Stream) Next(v Visitor) error {
 	return err
 }
 
-// members calls each for every member of the next value, which has to be an object. each has to read the member's
-// value.
+// members calls the function for every member of the next value, which has to be an object. The function has to read
+// the member's value.
 func (s *Stream) members(each func(key string) error) error {
 	if err := s.open('{'); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (s *Stream) members(each func(key string) error) error {
 	return err
 }
 
-// elements calls each for every element of the next value, which has to be a list or null. each has to read the
-// element.
+// elements calls the function for every element of the next value, which has to be a list or null. The function has
+// to read the element.
 func (s *Stream) elements(each func() error) error {
 	at, err := s.token()
 	if err != nil || at == nil {
@@ -191,7 +191,7 @@ func (s *Stream) config(v Visitor) error {
 	})
 }
 
-// member reads one member of a section, whose message has the name section.
+// member reads one member of a section. The parameter section is the name of the section's message.
 func (s *Stream) member(section, key string, v Visitor) error {
 	if section == "envoy.admin.v3.BootstrapConfigDump" && key == "bootstrap" {
 		return s.members(func(key string) error {

@@ -13,8 +13,8 @@ type Host struct {
 	*adminv3.HostStatus
 }
 
-// ReadClusters sets Hosts to the endpoints in Envoy's /clusters?format=json, which is not nil afterwards. A cluster
-// that cannot be decoded is skipped. The error reports that raw is not such JSON.
+// ReadClusters sets Hosts to the endpoints in Envoy's /clusters?format=json. Without an error Hosts is not nil
+// afterwards. A cluster that cannot be decoded is skipped. The error reports that raw is not such JSON.
 func (d *Dump) ReadClusters(raw []byte) error {
 	var top object
 	if err := json.Unmarshal(raw, &top); err != nil {

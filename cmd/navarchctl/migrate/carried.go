@@ -2,16 +2,16 @@ package migrate
 
 // carry is the rule by which a setting becomes values of Navarch's chart.
 type carry struct {
-	// to has the paths of the chart's values, all of which are set. Keys below the setting are appended to each.
+	// Paths of the chart's values, each of which is set. Keys below the setting are appended to each path.
 	to []string
-	// as converts the value. It returns false if the value has no equivalent. A nil function copies the value.
+	// Function that converts the value. It returns false if the value has no equivalent. nil: the value is copied.
 	as func(any) (any, bool)
 }
 
 func to(paths ...string) carry { return carry{to: paths} }
 
-// carried maps settings, by kind and key, to their rules. Environment variables without a rule that Navarch acts on are
-// copied to the chart's value env.
+// carried maps settings, by kind and key, to their rules. Environment variables that Navarch acts on are copied to
+// the chart's value env if they have no rule.
 var carried = map[Sort]map[string]carry{
 	Value: {
 		"affinity": to("affinity"), "tolerations": to("tolerations"), "nodeSelector": to("nodeSelector"),

@@ -1,6 +1,7 @@
 // Package migrate classifies an istiod's settings: Helm values, flags and environment variables. For each setting it
-// states whether Navarch acts on it, needs a decision first, lacks an equivalent, or does not need one. Tables list all
-// known settings. Values translates settings into values of Navarch's chart.
+// states one of four effects: Navarch acts on the setting, the operator has to decide first, Navarch lacks an
+// equivalent, or Navarch does not need the setting. Tables list all known settings. Values translates settings into
+// values of Navarch's chart.
 //
 // Owns: the tables.
 // Reads: Helm values, Deployments, and records of Helm's releases, as arguments.
@@ -18,9 +19,9 @@ import (
 // Effect classifies a setting of istiod by its effect in Navarch.
 type Effect string
 
-// Effects. ActedOn: Values writes an equivalent. Decide: the operator has to choose a value first, and Navarch behaves
-// differently until then. Reported: Navarch lacks the behaviour, which may be missed. NoEffect: Navarch does not need
-// the setting.
+// Effects. ActedOn: Values writes an equivalent. Decide: the operator has to choose a value first, and Navarch
+// behaves differently until then. Reported: Navarch lacks the behaviour, and somebody may miss it. NoEffect: Navarch
+// does not need the setting.
 const (
 	Decide   Effect = "decide"
 	ActedOn  Effect = "acted on"

@@ -25,8 +25,8 @@ var operator = []row{
 	{"components", Reported, "the field belongs to a chart that Navarch does not replace", ""},
 }
 
-// fields maps fields of an IstioOperator's spec to the equivalent values of the chart istiod. Some values exist at the
-// top level and below pilot; the map then has the latter.
+// fields maps fields of an IstioOperator's spec to the equivalent values of the chart istiod. Some values exist at
+// the top level and below pilot; the map then has the value below pilot.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",

@@ -96,7 +96,7 @@ func deployment(tree map[string]any) map[string]any {
 	return d
 }
 
-// or returns v if it is an int, else otherwise.
+// or returns v if v is an int, and the second argument if not.
 func or(v any, otherwise int) int {
 	if n, is := v.(int); is {
 		return n

@@ -19,8 +19,8 @@ import (
 const discovery = "discovery"
 
 // FromYAML classifies the settings in one or several YAML documents. A document without a kind has Helm values.
-// Deployments with istiod's container and IstioOperators are used, other objects are ignored. The result is that of
-// Merge. Errors name the document that cannot be parsed, by its number from 1.
+// Deployments with istiod's container and IstioOperators are used, other objects are ignored. The settings are merged
+// as by Merge. Errors name the document that cannot be parsed, by its number from 1.
 func FromYAML(text []byte) ([]Setting, error) {
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var lists [][]Setting
@@ -53,7 +53,7 @@ func FromYAML(text []byte) ([]Setting, error) {
 }
 
 // FromDeployment classifies the arguments and environment variables of the container discovery; nil if d lacks it. A
-// variable that Kubernetes fills in keeps its source. The result is that of Merge.
+// variable that Kubernetes fills in keeps its source. The settings are merged as by Merge.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {

@@ -55,8 +55,8 @@ func Start(ctx context.Context, terminal, out, errs io.Writer) (_ context.Contex
 	}
 }
 
-// Work shows the text what as the present work until done is called, while no request is pending. A later call replaces
-// the text. Without Start in ctx it does nothing. done is not nil.
+// Work shows a text as the present work until done is called. While requests are pending, their numbers are shown
+// instead. A later call replaces the text. If ctx does not come from Start, Work does nothing. done is not nil.
 func Work(ctx context.Context, what string) (done func()) {
 	r, is := ctx.Value(key{}).(*reporter)
 	if !is {
@@ -121,8 +121,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// Transport returns a round tripper that counts requests whose context comes from Start. A request is pending until its
-// response body is closed. Other requests pass unchanged. The result is safe for concurrent use if of is.
+// Transport returns a round tripper that counts requests whose context comes from Start. A request is pending until
+// its response body is closed. Other requests pass unchanged. The result is safe for concurrent use if the wrapped
+// round tripper is.
 func Transport(of http.RoundTripper) http.RoundTripper { return transport{of} }
 
 type transport struct{ of http.RoundTripper }

@@ -1,6 +1,6 @@
 // Package remains lists and deletes the objects that a Helm uninstallation of a control plane leaves behind. It also
-// lists the webhook configurations, which have to be deleted before: the API server would refuse Pods and objects while
-// no webhook answers.
+// lists the webhook configurations, which have to be deleted before the uninstallation: the API server would refuse
+// Pods and objects while no webhook answers.
 //
 // Owns: the list of these objects, and the order of their deletion.
 // Reads: the API server.
@@ -63,8 +63,8 @@ type meta struct {
 	}
 }
 
-// list returns the objects at a path for which about returns a text, sorted. about returns the loss that the deletion
-// of an object causes; empty: the object is skipped.
+// list returns the objects at a path, sorted. The function about returns the loss that the deletion of an object
+// causes; empty: the object is skipped.
 func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
 	base, _, _ := strings.Cut(path, "?")
 	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
@@ -97,8 +97,8 @@ var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validati
 
 // Webhooks returns the webhook configurations that call Services in the control plane's namespace. With a Revision,
 // ours has the configurations of this revision. Without, ours has those that call a Service which a configuration of
-// Navarch's charts calls, so revision tags are included. others has the rest, for example of an istiod in the same
-// namespace. Errors are the API server's.
+// Navarch's charts calls, so revision tags are included. The list others has the rest, for example of an istiod in
+// the same namespace. Errors are the API server's.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
@@ -305,9 +305,10 @@ func (c Cluster) count(ctx context.Context, path string) (int, error) {
 // Empty reports whether an object from Definitions is known to have no objects. It is false if no version is served.
 func (o Object) Empty() bool { return o.Holds == "0 objects" }
 
-// Delete deletes objects one after the other, each only if its uid is the listed one. gone is called after each; an
-// object that no longer exists counts as deleted. It stops at the first error, which names the object: the API
-// server's, also for another uid, or a missing uid.
+// Delete deletes objects one after the other. An object whose uid has changed since the listing is not deleted.
+// Delete calls gone after each object; an object that no longer exists counts as deleted. It stops at the first
+// error, which names the object. The error is the API server's, also if the uid has changed, or says that the object
+// was listed without a uid.
 func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
 	for _, o := range all {
 		if o.uid == "" {

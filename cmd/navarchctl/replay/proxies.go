@@ -116,8 +116,8 @@ func (p proxies) Departed(sees func(string) bool) (all []debug.Left) {
 	return slices.DeleteFunc(all, func(l debug.Left) bool { return !sees(l.Namespace) })
 }
 
-// Planned returns the store's revision that the process served, and the one up to which its proxies were notified; 0 if
-// it served no proxies.
+// Planned returns the store's revision that the process served, and the revision up to which its proxies were
+// notified; 0 if it served no proxies.
 func (p proxies) Planned() (serves, notified int64) { return p.Served, p.Notified }
 
 // Connected returns the number of proxies.
@@ -162,8 +162,8 @@ func (p *process) explain(i int) (*manifest.Set, inspect.Specs, error) {
 	}, nil
 }
 
-// secret returns the state of a Secret at a proxy: refused or sent by the report, otherwise withheld or not asked for
-// by the plan of this build. The second result is always true.
+// secret returns the state of a Secret at a proxy. The report tells whether the Secret was refused or sent. Otherwise
+// the plan of this build tells whether it is withheld or not asked for. The second result is always true.
 func (p *process) secret(of *report.Proxy, i int, name string) (inspect.Standing, bool) {
 	l, err := p.planned()
 	if err != nil {

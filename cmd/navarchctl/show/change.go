@@ -32,7 +32,7 @@ type Change struct {
 	// printed.
 	Bytes    int64
 	Duration time.Duration
-	// Missing names the replicas that did not answer. If it is not empty, all counts are lower bounds.
+	// Missing names the replicas that did not answer. If Missing is not empty, all counts are lower bounds.
 	Missing []string
 }
 
@@ -227,7 +227,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// share returns part as a percentage of of; "0 %" if of is 0.
+// share returns the ratio of its two arguments as a percentage; "0 %" if the second argument is 0.
 func share(part, of int) string {
 	if of == 0 {
 		return "0 %"

@@ -9,9 +9,9 @@ import (
 // maxMarkdown bounds the rows of each table in Markdown, so that a comment of a pull request stays readable.
 const maxMarkdown = 50
 
-// Markdown prints the change as Markdown, for a comment of a pull request. It lists problems that the change causes,
-// and only counts those that it ends. Untrusted text is in code spans, where links and mentions have no effect. Errors
-// are those of w.
+// Markdown prints the change as Markdown, for a comment of a pull request. It lists the problems that the change
+// causes, and counts the problems that the change ends. Untrusted text is in code spans, where links and mentions
+// have no effect. Errors are those of w.
 func (c Change) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n", c.headline())

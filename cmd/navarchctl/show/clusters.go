@@ -43,7 +43,7 @@ func clusterRow(name, kind string, metadata *corev3.Metadata) []string {
 
 // origin returns "name.namespace" of the object that the control plane recorded in the metadata istio.config
 // (/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME). It returns "-" without that metadata, and the value itself if
-// that has another form.
+// the value has another form.
 func origin(metadata *corev3.Metadata) string {
 	path := metadata.GetFilterMetadata()["istio"].GetFields()["config"].GetStringValue()
 	parts := strings.Split(path, "/")

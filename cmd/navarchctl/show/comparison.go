@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	findingsShown = 10  // findings, and notes, of each workload, unless all are printed
-	valueShown    = 300 // bytes of a value, unless it is printed in full
+	findingsShown = 10  // most findings, and most notes, printed for each workload, unless all are printed
+	valueShown    = 300 // most bytes printed of a value, unless values are printed in full
 )
 
 // Comparison prints a report of the command compare for people: a summary, a line for each workload, the differences,
-// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference. With all, it prints
-// every finding in full, else the first findings of each workload, with long values cut. Values may be untrusted text.
-// It does not change r. Errors are those of w.
+// and the arguments. An argument is a row of deploy/docs/fidelity.md that explains a difference. If all is set,
+// Comparison prints every finding in full, otherwise the first findings of each workload, with long values cut.
+// Values may be untrusted text. The report stays unchanged. Errors are those of w.
 func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)

@@ -46,9 +46,9 @@ var layouts = [xds.NumTypes]layout{
 	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
-// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. They are
-// sorted by name, clusters and assignments by host, port, subset and direction. The dump stays unchanged. t is not
-// xds.Unknown.
+// Select returns the resources of type t in a dump that the filter selects; nil if there is no such resource. They
+// are sorted by name, clusters and assignments by host, port, subset and direction. The dump stays unchanged. The
+// type must not be xds.Unknown.
 func Select(d *dump.Dump, t xds.Type, f Filter) []dump.Resource {
 	var out []dump.Resource
 	for _, r := range d.Resources[t] {
@@ -70,8 +70,8 @@ func order(r dump.Resource) string {
 }
 
 // Config prints the table of type t, followed by a line for each resource that was refused, is withheld, or cannot be
-// decoded. With wide, it adds columns with the name and the version of each resource. Endpoints are those of Envoy's
-// /clusters if the dump has them. Errors are those of w.
+// decoded. If wide is set, the table has additional columns with the name and the version of each resource. Endpoints
+// are those of Envoy's /clusters if the dump has them. Errors are those of w.
 func Config(w io.Writer, d *dump.Dump, t xds.Type, f Filter, wide bool) error {
 	selected := Select(d, t, f)
 	heading := layouts[t].heading

@@ -37,8 +37,8 @@ const mostNamed = 3
 // unstated ends the lines about facts that no object decides.
 const unstated = "(default)"
 
-// Description prints a description. Each line ends in the objects that made the fact: the first three, or all with
-// wide. Text may be untrusted. Errors are those of w.
+// Description prints a description. Each line ends with the objects that cause its fact: the first three, or all if
+// wide is set. Text may be untrusted. Errors are those of w.
 func Description(w io.Writer, d *Described, wide bool) error {
 	facts := func(heading, indent string, all []describe.Fact) error { return facts(w, heading, indent, all, wide) }
 	for _, o := range d.Objects {

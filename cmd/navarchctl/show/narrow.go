@@ -37,9 +37,9 @@ func Narrowed(r dump.Resource, f Filter) json.RawMessage {
 	return raw
 }
 
-// elements replaces each element of a list in a JSON object by the result of keep, and returns the object. It removes
-// an element whose result is nil. names are the possible names of the field with the list. Errors: raw is not such an
-// object, or an error of keep.
+// elements replaces each element of a list in a JSON object by the result of the function keep, and returns the
+// object. It removes an element whose result is nil. names are the possible names of the field with the list. Errors:
+// raw is not such an object, or an error of keep.
 func elements(raw json.RawMessage, names []string,
 	keep func(i int, element json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage

@@ -57,9 +57,9 @@ func certificateRow(name, kind string, c *x509.Certificate) []string {
 // ownRoot matches the names of ca/issue's roots.
 var ownRoot = regexp.MustCompile(`^Navarch root (\d+) [0-9a-f]+$`)
 
-// epochOf returns the number of the epoch of signing keys whose root has the name issuer. The names of an operator's
-// own CA contain no number; the result is then "signer" and the key identifier that `navarchctl ca status` lists with
-// the epoch, or "-".
+// epochOf returns the epoch (the number of a CA key in the mesh's keyring) that an issuer's name contains. Names of
+// an operator's own CA contain no epoch. For such a name the result is "signer" and the start of the signer's key
+// identifier, which `navarchctl ca status` lists beside the epoch; "-" without a key identifier.
 func epochOf(issuer string, signer []byte) string {
 	if m := ownRoot.FindStringSubmatch(issuer); m != nil {
 		return m[1]

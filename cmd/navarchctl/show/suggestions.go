@@ -12,7 +12,7 @@ import (
 
 // Suggestions prints a line for each namespace with the savings of its Sidecar, or the reason why it gets no Sidecar.
 // Below, it prints notes, and the hosts that a VirtualService routes to although no proxy used them. Names may be
-// untrusted text. It does not change r. Errors are those of w.
+// untrusted text. The report stays unchanged. Errors are those of w.
 func Suggestions(w io.Writer, r *suggest.Report) error {
 	var b bytes.Buffer
 	made := 0

@@ -59,7 +59,7 @@ type Config struct {
 type Suggestion struct {
 	Namespace string        `json:"namespace"`
 	Proxies   int           `json:"proxies"`
-	Observed  time.Duration `json:"observed"`          // shortest time of a proxy; nanoseconds in JSON
+	Observed  time.Duration `json:"observed"`          // shortest Usage.Observed of a proxy; nanoseconds in JSON
 	Clusters  int           `json:"clusters"`          // greatest number of outbound clusters of a proxy
 	Used      int           `json:"used"`              // number of clusters that any proxy used
 	Skipped   string        `json:"skipped,omitempty"` // reason for no Sidecar; empty: Hosts is the suggestion
@@ -145,8 +145,8 @@ func (c Config) decided(namespace string) string {
 }
 
 // imports returns the egress hosts for the used hosts, and the unused hosts that a VirtualService routes to. The
-// namespace's own services are always imported. So are names that lead to a used host: those of VirtualServices that
-// route there, and aliases.
+// namespace's own services are always imported. Names that lead to a used host are imported, too: the hosts of
+// VirtualServices that route to the used host, and its aliases.
 func (c Config) imports(namespace string, used map[string]bool) (hosts, unused []string) {
 	wanted := map[string]bool{"./*": true}
 	want := func(of, host string) {

@@ -13,10 +13,11 @@ import (
 // MaxAnswer bounds the bytes that Answers reads from one reader: the sum of all answers.
 const MaxAnswer = 256 << 20
 
-// Answers parses pairs of answers of Envoy's admin interface: /server_info and then /clusters?format=json. It calls
-// each for every pair, with the node as JSON, and with a Usage without Proxy and Namespace. The callee may keep both.
-// Answers decodes one cluster at a time. It stops at the first error: the text has another form, is empty, is longer
-// than MaxAnswer, or an error of each. The pairs before an error have been passed to each.
+// Answers parses pairs of answers of Envoy's admin interface: /server_info and then /clusters?format=json. For every
+// pair it calls the function each with the node as JSON, and with a Usage without Proxy and Namespace. The function
+// may keep both values. Answers decodes one cluster at a time, and stops at the first error. Errors: the text has
+// another form, is empty, or is longer than MaxAnswer; or the function returns an error. The function has received
+// the pairs before the error.
 func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxAnswer}
 	in := json.NewDecoder(limited)

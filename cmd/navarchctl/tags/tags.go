@@ -195,8 +195,8 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 	return change, nil
 }
 
-// keep copies the resourceVersion, the annotations and the foreign labels of the configuration that made replaces to
-// made.
+// keep copies the resourceVersion, the annotations and the foreign labels of an existing configuration (the second
+// argument) to the configuration that will replace it (the first argument).
 func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
 	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
 	for name, value := range there.Labels {

@@ -3,8 +3,8 @@
 //
 // Owns: the table of endpoints, and the requests of callers that wait for an event.
 // Reads: the loops of this process through cmd/navarchd/debug, the ledger of deliveries, other replicas (api/ask).
-// Never: changes anything; shows one tenant's data to another; waits longer than ask.Patience for a replica that does
-// not answer. The answer names such replicas in "partial".
+// Never: changes anything; shows one tenant's data to another; waits for a replica longer than ask.Patience beyond
+// the request's wait. The field "partial" names silent replicas.
 package api
 
 import (
@@ -32,13 +32,13 @@ type API struct {
 	tenants, system *web.Turns // turns of requests that wait: of tenants' callers, and of callers who see everything
 }
 
-// The most waiting requests of one caller. All callers on this machine, also by kubectl port-forward, count as one.
+// The most waiting requests of one caller. All callers on this machine, also by kubectl port-forward, are one caller.
 const (
 	waitsOfTenant = 8
 	waitsOfSystem = 128
 )
 
-// New returns the API of a process. It keeps c, and requires Rules and Pages.
+// New returns the API of a process. It keeps c. The fields Rules and Pages are required.
 func New(c Config) *API {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -50,15 +50,15 @@ func New(c Config) *API {
 type endpoint struct {
 	name, help string
 	parameters []string
-	tenants    bool // callers of a tenant are answered too; the part has only what they may see
+	tenants    bool // callers of a tenant are answered too; their part has only data that they may see
 	costly     bool // making the part takes much processor time: it plans, or reads the whole plan
 	paged      bool // the part is a page of /debug, which waits for its turn itself
 	alone      bool // only this process answers; other replicas are not asked
 	fleet      bool // the answer is about connected proxies
-	probes     bool // only those replicas are asked that answered a cheap question in time
+	probes     bool // before a replica is asked, it must answer a cheap question in time
 	// waits returns the time for which the request may wait; nil: the request does not wait.
 	waits func(q url.Values) (time.Duration, error)
-	// part makes the part of this process. An error that is no statusError blames the request: 400 (statusOf).
+	// part makes the part of this process. For an error without a known status, the response is 400 (statusOf).
 	part func(a *API, ctx context.Context, who authz.Caller, q url.Values) (any, error)
 	// posted makes the part of a POST request, and waits for the caller's turn itself; nil: the endpoint answers GET
 	// requests.
@@ -318,7 +318,8 @@ func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, ab
 }
 
 // Asked answers another replica's question with the part of this process. The Reply has the HTTP status of a failure:
-// 501 for an unknown endpoint, 403 for a tenant's question about the whole system, else as for direct callers.
+// 501 for an unknown endpoint, 403 for a tenant's question about the whole system, else the same as for direct
+// callers.
 func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
 	e := endpointOf(question.Endpoint)
 	if e == nil || e.alone {
@@ -387,7 +388,7 @@ func (a *API) notified() int64 {
 	return notified
 }
 
-// sees returns a function that reports whether the caller may see a namespace. It is never nil.
+// sees returns a function, never nil, that reports whether the caller may see a namespace.
 func sees(who authz.Caller) func(namespace string) bool { return who.Sees.Of }
 
 // members returns the records of the fleet; nil: this process is alone, or does not know the fleet yet.

@@ -30,8 +30,8 @@ func waitOf(q url.Values) (wait time.Duration, err error) {
 	return wait, nil
 }
 
-// Pauses of a request that waits for a delivery. again is the pause without a notification: the ledger does not notify
-// of proxies that resumed with older resources and acknowledge now.
+// Pauses of a request that waits for a delivery. After the time again without a notification the state is checked all
+// the same, because the ledger does not notify when a proxy acknowledges that has resumed with older resources.
 const (
 	again = 100 * time.Millisecond
 	pause = 5 * time.Millisecond // after a notification of the ledger, so that several changes are checked at once
@@ -108,8 +108,8 @@ func deliveryPart(a *API, ctx context.Context, who authz.Caller, q url.Values) (
 	}
 }
 
-// delivered returns the present state of a delivery. With names it lists the proxies that have not acknowledged, and
-// those that refuse.
+// delivered returns the present state of a delivery. If names is set, it lists the proxies that have not
+// acknowledged, and those that refuse.
 func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	visible, all := sees(d.who), d.who.Sees == nil
 	part.Planned = a.notified() >= d.revision
@@ -135,8 +135,8 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 	return part
 }
 
-// refusing lists proxies that refuse a version of the target's changes, and views (groups of proxies with equal
-// configuration) from which such a version is withheld.
+// refusing lists the proxies that have refused a resource at or after the target's first change, and the views
+// (groups of proxies with equal configuration) from which a resource is withheld that was refused since then.
 func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
 	if len(target.Changes) == 0 {
 		return nil
@@ -214,8 +214,9 @@ func mergeDeliveries(_ *API, q url.Values,
 
 // Objects reports which objects the leader has stored.
 type Objects interface {
-	// Stored reports whether this process leads, and which generation of an object it has read and stored, without
-	// waiting for the requested one. If this process does not lead, the result is zero. Errors are the context's.
+	// Stored reports whether this process leads, and which generation of an object it has read and stored. It does
+	// not wait for the requested generation. If this process does not lead, the result is zero. Errors are the
+	// context's.
 	Stored(ctx context.Context, q StoredQuestion) (fleetapi.Stored, error)
 }
 

@@ -110,7 +110,7 @@ func mergeReplicas(a *API, _ url.Values, parts []fleetapi.From[Replica], _ int) 
 
 // Problem is one item of /api/v1/problems.
 type Problem struct {
-	inspect.Problem     // Proxies is the sum over the replicas (of a withheld version: the maximum)
+	inspect.Problem     // its Proxies is the sum over the replicas; for a withheld version, the maximum
 	Replicas        int `json:"replicas"` // number of replicas that report it
 }
 

@@ -15,7 +15,8 @@ import (
 // aloneParameter is the parameter by which a process answers without asking other replicas ("true").
 const aloneParameter = "alone"
 
-// bootstrapsParameter is the parameter that adds the configuration of the first groups of proxies to a plan ("true").
+// bootstrapsParameter is the parameter that adds Envoy's configuration of up to eight groups of proxies to a preview
+// ("true").
 const bootstrapsParameter = "bootstraps"
 
 // body reads the body of a POST request; nil for other endpoints. sent, never nil, must be called once the response is

@@ -82,9 +82,9 @@ const (
 	maxStopped  = 64
 )
 
-// Fleet stores the records of the fleet's replicas. For 10 minutes it also keeps up to 64 replicas that stopped: their
-// lease has ended although their record did not say that they leave. The zero value is ready for use. Any goroutine may
-// call its methods.
+// Fleet stores the records of the fleet's replicas. For 10 minutes it also keeps the records of up to 64 replicas
+// that stopped. A replica has stopped if its lease has ended although its last record had sums and did not have the
+// state leaving. The zero value is ready for use. Any goroutine may call its methods.
 type Fleet struct {
 	mu      sync.Mutex // a leaf: guards the fields below
 	members []member.Record
@@ -134,8 +134,8 @@ func (f *Fleet) Members() []member.Record {
 	return f.members
 }
 
-// Recorded returns the sums in the replicas' records, with their age at the time now, also of stopped replicas. Records
-// without readable sums are omitted; the order of stopped replicas varies.
+// Recorded returns the sums in the records of present and stopped replicas, with the age of the sums at the time now.
+// Records without readable sums are omitted; the order of stopped replicas varies.
 func (f *Fleet) Recorded(now time.Time) (all []fleetapi.RecordedSums) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +176,8 @@ func mergeSums(a *API, _ url.Values, parts []fleetapi.From[[]fleetapi.RecordedSu
 	return fleetapi.MergeRecorded(all), nil
 }
 
-// lastOf sets Last of missing replicas to the sums of their records. The caller must be one who sees everything.
+// lastOf sets Last of missing replicas to the sums of their records. It is for requests whose caller may see
+// everything.
 func (a *API) lastOf(missing []fleetapi.Missing, now time.Time) {
 	if a.Fleet == nil || len(missing) == 0 {
 		return

@@ -30,7 +30,7 @@ type Config struct {
 	// Ledger records which changes the proxies of this process have acknowledged. nil: the process does not serve
 	// proxies, or it only shows a saved report (navarchctl --snapshot).
 	Ledger *ledger.Ledger
-	// Server reports which changes the proxies have not acknowledged; nil as Ledger.
+	// Server reports which changes the proxies have not acknowledged; nil if Ledger is nil.
 	Server *serve.Server
 	// Changes returns the visible changes in the ledger, newest first; all: the caller sees everything. nil: the
 	// process does not serve proxies.
@@ -52,10 +52,11 @@ type Config struct {
 
 // Pages are the pages of /debug: of this process (debug.Pages), or in a saved report.
 type Pages interface {
-	// Turn waits until a caller may be answered. Without an error, call made once the answer is made, and read once the
-	// caller has it. Errors are those of web.Turns: web.ErrBusy, or the context's.
+	// Turn waits until a caller may be answered. If it returns no error, call made when the answer is complete, and
+	// read when the client has received the answer. Errors are those of web.Turns: web.ErrBusy, or the context's.
 	Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error)
-	// Render returns the HTTP status and the content of a page. The caller must be permitted to see the page.
+	// Render returns the HTTP status and the content of a page. The code that calls Render must have checked that who
+	// may see the page.
 	Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte)
 	// PlanBody reads the body of a request for a preview; done, never nil, must be called once the response is written.
 	// Plan previews the change in a body. status is the HTTP status of an error.
@@ -67,7 +68,8 @@ type Pages interface {
 
 // Proxies are the connected proxies: of this process (debug.Proxies), or in a saved report.
 type Proxies interface {
-	// Streams returns the visible streams of the proxy with a node id or name.namespace; empty id: of all proxies.
+	// Streams returns the visible streams of one proxy: id is the node's ID or name.namespace. If id is empty, it
+	// returns the visible streams of all proxies.
 	Streams(sees authz.Visible, id string) []inspect.Stream
 	// Departed lists the visible proxies whose streams ended in the last 10 minutes (debug.LeftFor).
 	Departed(sees func(namespace string) bool) []debug.Left

@@ -111,7 +111,7 @@ func New(c Config) (*Callers, error) {
 		sources: budget.New(budget.Config{Limits: limitsOfSource}), clients: obs.NewSampled(c.Log)}
 	if k.connections == nil {
 		k.connections = budget.New(budget.Config{Workloads: c.Workloads,
-			// four of the largest
+			// four messages of the largest size
 			Limits: budget.Limits{Workload: connectionsOfWorkload, MessagesPerCredential: max(4*c.MaxMessage, 16<<20)}})
 	}
 	if k.tokens, k.keys, err = c.tokens(domain); err != nil {
@@ -153,11 +153,11 @@ func (k *Callers) Gauges(now time.Time) {
 	obs.TokenKeysAge.Set(age)
 }
 
-// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by certificate
-// or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a credential unless
-// Config.Required is set. The connection of an accepted stream counts as authenticated. Errors: attest.ErrNone for a
-// missing credential; an invalid, revoked or expired credential; attest.ErrUnavailable for too many connections of the
-// identity.
+// Authenticate authenticates an xDS stream by the context of its call. Over TLS the caller is identified by
+// certificate or token. The zero Caller, without an identity, is returned for plain text, and for TLS without a
+// credential unless Config.Required is set. The connection of an accepted stream counts as authenticated. Errors:
+// attest.ErrNone for a missing credential; an invalid, revoked or expired credential; a caller whose cluster, Pod or
+// service account is gone; attest.ErrUnavailable for too many connections of the identity.
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {

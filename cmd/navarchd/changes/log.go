@@ -31,7 +31,7 @@ import (
 type Log struct {
 	log   *slog.Logger
 	built func() buildCounts // counts so far; nil: this process serves no proxies, so a change ends when it is written
-	busy  func() bool        // reports proxies that wait for their turn; called with built only
+	busy  func() bool        // reports whether proxies wait for their turn; called only if built is not nil
 	wake  chan struct{}
 
 	mu     sync.Mutex // guards the fields below
@@ -57,7 +57,7 @@ type change struct {
 	before         buildCounts
 	planned, whole int64 // revisions up to which any path of the planner, and its slow path, have planned
 	proxies        int
-	acknowledged   map[uint64]struct{} // proxies, at most maxProxies
+	acknowledged   map[uint64]struct{} // hashes of node IDs, at most maxProxies
 	responses      [xds.NumTypes]int
 	acked          time.Time // time of the last acknowledgement, or of the write; zero: none yet
 }
@@ -148,8 +148,9 @@ func (ch *change) touches(key model.Key) {
 	}
 }
 
-// Wrote records that this process committed a batch at a revision; event is the time of its oldest event. In a process
-// without proxies, Wrote begins a change, unless the batch is empty; in other processes Published does.
+// Wrote records that this process committed a batch at a revision; event is the time of the batch's oldest event. In
+// a process without proxies, Wrote begins a change unless the batch is empty. In other processes Published begins
+// changes.
 func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +176,8 @@ func (c *Log) Wrote(revision int64, event time.Time, batch kv.Batch) {
 	}
 }
 
-// Published records that the mirror has a newer snapshot, m.New. Its edits begin a change, or join the change in
-// progress. The first snapshot of a process is logged at once, as a summary.
+// Published records that the mirror has a newer snapshot, m.New. The edits of the snapshot begin a change, or join
+// the change in progress. The first snapshot of a process is logged at once, as a summary.
 func (c *Log) Published(m mirror.Change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,7 @@ import (
 // Between is the time between the two readings of the metrics in a full report.
 const Between = 10 * time.Second
 
-// pageTime bounds a page; some pages read etcd.
+// pageTime is the time limit of one page; some pages read etcd.
 const pageTime = time.Second
 
 // Collector makes parts of reports. Make one with New. Part may be called by any goroutine.
@@ -87,9 +87,9 @@ const (
 	Departed = "departed" // proxies whose streams ended lately
 )
 
-// Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark. A
-// full part takes 10 seconds (Between). Pages that fail for who are listed in the part's facts as missing. web.ErrBusy:
-// another part is being made. Other errors are the context's, or those of encoding.
+// Part makes the part of this process: entries of a tar archive as one gzip member, without the end-of-archive mark.
+// A full part takes 10 seconds (Between). Pages that cannot be rendered for the caller (who) are listed in the part's
+// facts as missing. web.ErrBusy: another part is being made. Other errors are the context's, or those of encoding.
 func (c *Collector) Part(ctx context.Context, who authz.Caller, want Want) ([]byte, error) {
 	select {
 	case c.busy <- struct{}{}:

@@ -32,9 +32,9 @@ type Scope struct {
 const Root = "/scopej"
 
 // Handler returns the handler of Root and Root/NAME. GET responds with all scopes or one Scope as JSON. PUT with a
-// Scope changes the level of one, and DELETE resets it to the level at the start; both respond with 202 (Accepted).
-// 400: the scope is unknown, or the Scope is invalid; nothing is changed then. 403: the request comes from another
-// machine. Each change is logged.
+// Scope changes the level of the scope in the path, and DELETE resets this level to the level at the start of the
+// process. Both respond with 202 (Accepted). 400: the scope is unknown, or the Scope is invalid; nothing is changed
+// then. 403: the request comes from another machine. Each change is logged.
 func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
 	all := func(w http.ResponseWriter, _ *http.Request) {
 		scopes := []Scope{}

@@ -10,9 +10,9 @@ import (
 // mostOwn bounds the proxies whose own resources are archived beside those of their views.
 const mostOwn = 200
 
-// Archive returns the connected proxies for a report, in no particular order, and adds the resources that they have to
-// sets. Proxies of one view (group of proxies with equal planned configuration) share the resources of one of them. A
-// proxy that refuses something or is behind has its own resources, up to 200 of them.
+// Archive returns the connected proxies for a report, in no particular order, and adds the resources of these proxies
+// to the argument. Proxies of one view (group of proxies with equal planned configuration) share the resources of one
+// proxy. At most 200 proxies that refuse something or are behind have their own resources.
 func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	infos := p.Server.Inspect()
 	all := make([]report.Proxy, 0, len(infos))
@@ -36,9 +36,9 @@ func (p *Proxies) Archive(sets *report.Sets) []report.Proxy {
 	return all
 }
 
-// archiveView adds the resources of the proxies of one view. Proxies that refuse something or are behind get a set of
-// their own, at most `most` of them, whose number it returns. All others share the set of the first proxy without a
-// fault, or of the first of the others if there is no such proxy.
+// archiveView adds the resources of the proxies of one view. At most `most` proxies that refuse something or are
+// behind get sets of their own; the result is the number of these proxies. All other proxies share the set of one
+// proxy: the first that neither refuses something nor is behind, or else the first without a set of its own.
 func (p *Proxies) archiveView(sets *report.Sets, all []report.Proxy, streams []serve.StreamInfo, members []int, most int) (own int) {
 	held := func(i int) int {
 		resources, _ := p.Server.Dump(streams[i].ID) // an ended stream holds nothing

@@ -102,15 +102,15 @@ func (p *Pages) page(ctx context.Context, who authz.Caller, names []string) ([]*
 }
 
 // Texts that istioctl recognises in a negative answer (istio istioctl/pkg/multixds/gather.go,
-// istioctl/pkg/internaldebug/internal-debug.go). After notConnected it asks the next replica; it reports the others. An
-// error would end its search at the first replica without the proxy.
+// istioctl/pkg/internaldebug/internal-debug.go). After notConnected istioctl asks the next replica; it prints the
+// other two texts. An error would end its search at the first replica without the proxy.
 const (
 	notConnected = "Proxy not connected to this Pilot instance. It may be connected to another instance."
 	needsProxy   = "You must provide a proxyID in the query string"
 	noPage       = "404 page not found\n" // as in net/http
 )
 
-// render makes a page, at its turn.
+// render makes a page for a caller, after waiting for the caller's turn.
 func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *web.Recorder {
 	answer := web.NewRecorder()
 	p.debug(who).ServeHTTP(answer, (&http.Request{Method: http.MethodGet, URL: at, Header: http.Header{}}).WithContext(ctx))
@@ -118,7 +118,7 @@ func (p *Pages) render(ctx context.Context, who authz.Caller, at *url.URL) *web.
 }
 
 // Render makes the page at a path below /debug/ and returns its HTTP status and content. It waits for the caller's
-// turn. It does not check whether the caller may see the page: that is for its caller to do.
+// turn. Callers of Render must check whether who may see the page.
 func (p *Pages) Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte) {
 	answer := p.render(ctx, who, &url.URL{Path: path, RawQuery: q.Encode()})
 	return answer.Code, answer.Body.Bytes()

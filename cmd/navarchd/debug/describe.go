@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/view"
 )
 
-// Describe describes the subject of a query by the plan and the proxies connected to this process. sees reports the
-// namespaces that the caller may see. Errors are those of describe.Of.
+// Describe describes the subject of a query by the plan and the proxies connected to this process. sees reports
+// whether the caller may see a namespace. Errors are those of describe.Of.
 func (p *Proxies) Describe(of describe.Query, sees func(namespace string) bool) (describe.Part, error) {
 	source := connected{p.Planner, map[string]bool{}}
 	p.Server.InspectOf(func(node string, _ serve.Proxy) bool {

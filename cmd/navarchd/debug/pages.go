@@ -50,7 +50,7 @@ type Pages struct {
 	Previewer *Previewer
 	// Objects are the objects read; nil: the process does not have role ingest.
 	Objects *Objects
-	// Clusters returns the clusters that are read; nil: no Kubernetes cluster is.
+	// Clusters returns the clusters that are read; nil: the process reads no Kubernetes cluster.
 	Clusters func() []inspect.Cluster
 	// Removals are the removals that the leader holds back; not nil.
 	Removals *removals.Known
@@ -71,8 +71,8 @@ type Proxies struct {
 	Planner *plan.Loop
 	Mirror  *mirror.Mirror
 	Cluster string // name of the config cluster
-	// Fleet returns the fleet as this replica sees it, as JSON; with owners, the owner of each shard, too. nil: not
-	// shown.
+	// Fleet returns the fleet as this replica sees it, as JSON. If owners is true, the result includes the owner of
+	// each shard. nil: the fleet is not shown.
 	Fleet func(owners bool) any
 
 	left departures
@@ -121,8 +121,8 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 // Turn waits until a caller may be answered. The caller of Turn must call made once the answer is made, and read once
 // the answer has been received. The answers to one tenant are made one at a time, with a pause after each that grows
 // with its cost: a tenant may have thousands of proxies, and repeated requests would take the processor from planning
-// and sending. Callers who see everything wait for costly answers only. Errors are those of web.Turns.Take; made and
-// read are nil then.
+// and sending. A caller who sees everything waits only if the answer is costly. Errors are those of web.Turns.Take;
+// made and read are nil then.
 func (p *Pages) Turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
 	if who.Tenant == "" && !costly {
 		return func() {}, func() {}, nil
@@ -288,9 +288,9 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 	return out, true
 }
 
-// Blame returns the objects that a refused resource was built from, by the present plan. The resource has type t and a
-// name in the set of proxy v; text is the text of the refusal, and limits the result to objects that it mentions. nil:
-// unknown.
+// Blame returns the objects that a refused resource was built from, by the present plan. The resource has type t and
+// this name in the set of proxy v. text is the error of the refusal: if it contains hosts of virtual hosts, the
+// result depends on these hosts (inspect.Blame). nil: unknown.
 func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
 	proxy, ok := v.(*join.Proxy)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// refused returns one problem for each version of a resource that proxies refused, with the number of proxies. It is
-// attributed to the object that the resource was likeliest built from.
+// refused returns one problem for each version of a resource that proxies refused, with the number of proxies. The
+// problem is attributed to the object that is the likeliest source of the resource.
 func refused(refusals []serve.Refusal) []inspect.Problem {
 	type version struct {
 		t             xds.Type

@@ -121,8 +121,8 @@ func (o *Objects) Stored(taken uint64, revision int64) {
 	o.stored = true
 }
 
-// Awaited returns the newest revision of the store with a generation that the proxies have not acknowledged by the last
-// Reports; 0: no stored generation waits.
+// Awaited returns the highest revision of a stored generation that was not acknowledged by the proxies at the last
+// call of Reports; 0: no stored generation waits.
 func (o *Objects) Awaited() (revision int64) {
 	for _, e := range o.all {
 		if !e.settled {

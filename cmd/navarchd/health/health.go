@@ -49,7 +49,7 @@ func New(ready func() error) *Health {
 }
 
 // Run polls ready every 500 ms and notifies Watch streams of changes, until ctx ends. It returns the error of ctx.
-// Until it runs, Watch reports NOT_SERVING; Check does not need it.
+// Until Run is called, Watch reports NOT_SERVING. Check does not depend on Run.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()

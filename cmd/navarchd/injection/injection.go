@@ -50,7 +50,7 @@ func (n *NativeSidecars) Set(v string) error {
 
 // Config configures an Injection. All fields except Proxies and Pause are required; Kubelets only with NativeAuto.
 type Config struct {
-	Namespace, Revision, Cluster string // of this control plane; Cluster is the one that it runs in
+	Namespace, Revision, Cluster string // of this control plane; Cluster is the cluster that it runs in
 	Native                       NativeSidecars
 	Mesh                         func() *meshv1alpha1.MeshConfig // present configuration; it returns nil while that is unknown
 	Proxies                      inject.ProxyConfigs             // present ProxyConfigs; nil: not used
@@ -80,7 +80,7 @@ type Injection struct {
 	mu       sync.Mutex // guards the fields below; a leaf lock
 	version  status.Version
 	unusable string            // why the newest ConfigMap is not in use
-	unread   string            // why it cannot be read
+	unread   string            // why the ConfigMap cannot be read
 	problems []string          // templates that cannot be used
 	kubelets map[string]string // nil: unknown yet
 	unknown  string            // why the newest versions are unknown
@@ -198,7 +198,7 @@ func (i *Injection) followKubelets(ctx context.Context) error {
 	}
 }
 
-// lookAtKubelets reads the kubelets' versions. A failure keeps the known ones.
+// lookAtKubelets reads the kubelets' versions. After a failure the known versions stay in use.
 func (i *Injection) lookAtKubelets(ctx context.Context) {
 	kubelets, err := i.Kubelets(ctx)
 	i.mu.Lock()

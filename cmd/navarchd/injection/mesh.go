@@ -19,10 +19,10 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh follows the mesh configuration for a process that does not read the stored records. The configuration is that of
-// ConfigMap istio[-rev], and for fields that it does not set that of a shared ConfigMap. If no ConfigMap exists, the
-// configuration has the defaults. Once there is a configuration, it stays in use while the ConfigMaps cannot be parsed
-// or are all missing. Safe for concurrent use.
+// Mesh follows the mesh configuration for a process that does not read the stored records. The configuration comes
+// from ConfigMap istio[-rev]. Fields that this ConfigMap does not set come from a shared ConfigMap. If no ConfigMap
+// exists, the configuration has the defaults. Once there is a configuration, it stays in use while the ConfigMaps
+// cannot be parsed or are all missing. Safe for concurrent use.
 type Mesh struct {
 	normal  *normal.Normalizer
 	shared  string // name of the ConfigMap that several revisions share (SHARED_MESH_CONFIG); empty: no such ConfigMap
@@ -123,7 +123,7 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	m.current.Store(read.Config)
 }
 
-// without keeps the previous configuration in use, or the defaults if it is the first.
+// without keeps the previous configuration in use, or adopts the defaults if there is no previous configuration.
 func (m *Mesh) without(what string, defaults *meshv1alpha1.MeshConfig) {
 	if !m.current.CompareAndSwap(nil, defaults) && !proto.Equal(m.current.Load(), defaults) {
 		m.log.Error("the mesh configuration is missing; the previous one stays in use", obs.KeyReason, what)

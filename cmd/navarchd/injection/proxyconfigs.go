@@ -42,9 +42,8 @@ func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 // FollowedProxyConfigs follows the API server's objects of kind ProxyConfig for a process that does not read the stored
 // records. While the newest version of an object is not valid, its last valid version counts. Safe for concurrent use.
 type FollowedProxyConfigs struct {
-	normal *normal.Normalizer
-	// objects with this value of the revision label count, as do objects without the label
-	revision string // revision whose objects count, as do those without a revision
+	normal   *normal.Normalizer
+	revision string // objects with this value of the revision label count, and objects without the label
 	log      *slog.Logger
 
 	mu    sync.Mutex                               // guards the fields below; a leaf lock

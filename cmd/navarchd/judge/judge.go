@@ -1,5 +1,5 @@
 // Package judge finds the errors of single records that otherwise only planning and building find. The validation
-// webhook and previews refuse such records before they are stored.
+// webhook and previews report these errors before the record is stored. Most errors are warnings; see Record.
 //
 // Owns: nothing.  Reads: records, the snapshot.  Never: stores or plans a record.
 package judge
@@ -19,10 +19,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Record returns the errors of a record that otherwise only planning and building find. It is a validate.Judge: errors
-// in refused refuse the object, and those in warned become warnings. It checks values of EnvoyFilters that builders
-// cannot read, CUSTOM policies with an unknown provider, and modules that navarch-agent cannot load. For other kinds
-// both results are nil. With a nil snapshot policies are not checked.
+// Record returns the errors of a record that otherwise only planning and building find. It is a validate.Judge:
+// errors in refused refuse the object, and those in warned become warnings. refused has the values of EnvoyFilters
+// that do not decode as Envoy's message. warned has the other errors of patches (patch.Validate), CUSTOM policies
+// whose provider or its service is not found, and modules that navarch-agent cannot load. For other kinds both
+// results are nil. With a nil snapshot policies are not checked.
 func Record(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
 	switch t := r.(type) {
 	case *model.EnvoyFilter:

@@ -2,8 +2,8 @@
 // returns pages to the system after a burst (of joins at a replica, or of objects that a leader reads).
 //
 // It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps the
-// storm's memory for minutes, and its container must be sized for it. Its figure is the scenario `memory` of the load
-// harness: resident memory per proxy, along with the processor time per proxy. With `collector` in
+// storm's memory for minutes, and its container must be sized for it. Its effect is measured by the scenario `memory`
+// of the load harness, as resident memory per proxy and processor time per proxy. With `collector` in
 // NAVARCH_EXPERIMENT_OFF, navarchd leaves Go's own settings. `make experiment LOOP=collector` plays the scenario with
 // and without the loop in turns, and prints the medians of both. The loop stays while it improves the figure by a
 // tenth.
@@ -58,8 +58,8 @@ type load struct {
 	cpu time.Duration // used by the process at that time
 }
 
-// busy reports whether the process was busy since the last step. cpu is the processor time that the process has used so
-// far, and each is the time that all its processors provide in a second.
+// busy reports whether the process was busy since the last step. The second argument is the processor time that the
+// process has used so far. The third argument is the processor time that all its processors provide in one second.
 func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
 	used, of := cpu-l.cpu, now.Sub(l.at)
 	l.at, l.cpu = now, cpu
@@ -69,12 +69,13 @@ func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
 // collector decides the permitted garbage. It has no clock.
 type collector struct {
 	came Counts
-	busy time.Time // last time when it was busy with counted work
+	busy time.Time // last time when the process was busy with counted work
 }
 
-// step returns GOGC for the present load, the work so far, and the live bytes. A process that is busy with counted work
-// may have more garbage, within busyGarbage. Above a third of the limit it may not: the live heap and as much garbage
-// would take two thirds of the limit, and joins slow down from 0.8 of the limit on (shard/place).
+// step returns GOGC for the present load, the work so far, and the live bytes. A process that is busy with counted
+// work may have more garbage, within busyGarbage. If live is above a third of the limit, it may not have more: the
+// live heap and as much garbage would take two thirds of the limit, and joins slow down from 0.8 of the limit on
+// (shard/place).
 func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint64) int {
 	if busy && (came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits) {
 		c.busy = now
@@ -177,10 +178,10 @@ func Tenant() (exported, own int) {
 // defaultPercent is Go's default of GOGC.
 const defaultPercent = 100
 
-// Run adjusts the garbage collector (GOGC) four times per second, and returns memory to the system after bursts, until
-// ctx ends. counts returns the work so far; it must not keep changing with little work. With off, Run sets Go's default
-// GOGC and does nothing else, so that the effect of the loop can be measured. If the environment sets GOGC, that value
-// stays. Run always returns nil.
+// Run adjusts the garbage collector (GOGC) four times per second, and returns memory to the system after bursts,
+// until ctx ends. counts returns the work so far; it must not keep changing with little work. If off is true, Run
+// sets Go's default GOGC and does nothing else, so that the effect of the loop can be measured. If the environment
+// sets GOGC, that value stays. Run always returns nil.
 func Run(ctx context.Context, counts func() Counts, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// Path is the path of the removals' page: GET lists them, POST with ?accept=ID accepts one.
+// Path is the path of the removals' page: GET lists the held removals, POST with ?accept=ID accepts one removal.
 const Path = "/debug/removals"
 
 // The right that an operator needs: Verb on Resource of Group. It is needed in the namespace of the removal, or in all

@@ -140,7 +140,8 @@ func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
 	}
 }
 
-// write stores the held removals if the stored ones differ (nil: unknown), and returns the stored value.
+// write stores the held removals if their encoding differs from written, the value in etcd (nil: unknown). It returns
+// the value that etcd has then.
 func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
 	raw, err := json.Marshal(stored{k.Name, bounded(held)})
 	if err != nil || bytes.Equal(raw, written) {

@@ -40,9 +40,9 @@ type Leader struct {
 	open   map[status.Key]error // why the dry run of a configuration was not refused
 }
 
-// NewLeader returns a Leader that writes the configurations c by api. It sends no request. from is the origin of the
-// problems that it reports. until returns the time until which this process certainly leads. limit is shared by all
-// writes to Kubernetes.
+// NewLeader returns a Leader that writes the configurations c by api. It sends no request. The problems that the
+// Leader reports have the origin from. The function until returns the time until which this process certainly leads.
+// All writes to Kubernetes share the limit.
 func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin,
 	until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
 	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
@@ -103,8 +103,8 @@ func (l *Leader) want() {
 }
 
 // dryRuns makes dry runs for each configuration with failurePolicy Ignore that has the mesh's roots, with an object
-// that every validation webhook of ours refuses. It reports whether a webhook has refused its dry run for the first
-// time in this term.
+// that every validation webhook of Navarch refuses. It reports whether a webhook has refused its dry run for the
+// first time in this term.
 func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 	mesh, all, _ := l.managed(status.Validating)
 	if len(mesh.Roots) == 0 {

@@ -56,7 +56,7 @@ type Configurations struct {
 type kind struct {
 	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
 	since  map[status.Key]standing
-	failed error // why it cannot be read now
+	failed error // why configurations of this kind cannot be read now
 }
 
 // standing is the present generation of a configuration, and the time since which this process knows it.
@@ -73,7 +73,7 @@ type lateRoot struct {
 
 const (
 	// settled is the time until API servers use a configuration that this process has seen: each of them follows
-	// configurations by itself. Under load it was a second.
+	// configurations by itself. A measurement under load gave one second.
 	settled = 3 * time.Second
 	// overlap is the time for which a root stays in configurations after the mesh has dropped it. Without certificates
 	// in use a rotation takes moments, and replicas present a certificate of the old root until API servers have the
@@ -224,9 +224,9 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh,
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
 // Trusts reports whether API servers would trust a webhook that presents this certificate, by all configurations of
-// this control plane. A configuration counts as not trusting until 3 s after this process has seen it change, since API
-// servers follow it separately. Refused matches ErrUnread if reading has failed so far. Before the first attempt has
-// ended it is another error.
+// this control plane. A configuration counts as not trusting until 3 s after this process has seen it change, since
+// API servers follow it separately. Trust.Refused matches ErrUnread if every attempt to read configurations of a kind
+// has failed so far. Until the first attempt has ended, Trust.Refused is another error.
 func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
 	trust := serving.Trust{}
 	for _, k := range kinds {

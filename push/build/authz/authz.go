@@ -97,8 +97,8 @@ func (d *ruleBuilder) operation(o *securityv1.Operation) []*rbacv3.Permission {
 
 // hosts returns the permissions of an operation's hosts and notHosts. At a gateway, "host:port" has the same route as
 // "host", and a wildcard's virtual host also serves names with a trailing dot. A client could evade a rule by these
-// forms if they did not count as the host. So anyForm matches them in the hosts of DENY rules and the notHosts of ALLOW
-// rules.
+// forms if they did not count as the host. So anyForm matches these forms in the notHosts of ALLOW rules, and in the
+// hosts of rules of all other actions.
 func (d *ruleBuilder) hosts(values, not []string) []*rbacv3.Permission {
 	of, ofNot := host, host
 	if d.gateway && d.lenient {

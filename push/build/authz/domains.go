@@ -22,10 +22,10 @@ func (d *ruleBuilder) principal(v string) *rbacv3.Principal {
 	return orPrincipals(all)
 }
 
-// aliases returns the principals that a policy's principal means, as in istiod (pilot/pkg/security/trustdomain). If its
-// trust domain is a domain of the mesh or a pattern of one, the result has its path in each of the mesh's domains. A
-// pattern "*x" replaces the domains that it matches. The result is the principal alone if its form is not
-// DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
+// aliases returns the principals that a policy's principal means, as in istiod (pilot/pkg/security/trustdomain). If
+// the principal's trust domain is a domain of the mesh, or a pattern that matches one, the result has the principal's
+// path in each domain of the mesh. A pattern "*x" is kept in place of the domains that it matches. The result is the
+// principal alone if its form is not DOMAIN/ns/NAMESPACE/sa/ACCOUNT, or if its domain is "*" or foreign.
 func aliases(domains []string, principal string) []string {
 	domain, path, _ := strings.Cut(principal, "/")
 	own := domain == ownDomain || slices.ContainsFunc(domains, func(one string) bool { return overlap(one, domain) })
@@ -57,7 +57,7 @@ func overlap(a, b string) bool {
 	return a == b || matches(a, b) || matches(b, a)
 }
 
-// spiffe matches SPIFFE IDs by a principal or a pattern of principals, in the notation of text.
+// spiffe matches SPIFFE IDs by a principal or a pattern of principals, in the notation of the function text.
 func spiffe(v string) *matcherv3.StringMatcher {
 	const scheme = "spiffe://"
 	if end, is := strings.CutPrefix(v, "*"); is && end != "" {
@@ -69,9 +69,9 @@ func spiffe(v string) *matcherv3.StringMatcher {
 	return text(v, false)
 }
 
-// trustDomain matches the identities of a trust domain. "*" stands for every domain, "*x" for those that end in x, and
-// "x*" for those that begin with x. A domain of the mesh stands for all domains of the mesh; as in istiod, a pattern
-// does not.
+// trustDomain matches the identities of a trust domain. "*" stands for every domain, "*x" for those that end in x,
+// and "x*" for those that begin with x. A domain of the mesh stands for all domains of the mesh. A pattern stands
+// only for the domains that it matches, as in istiod.
 func (d *ruleBuilder) trustDomain(v string) *rbacv3.Principal {
 	if !slices.Contains(d.domains, v) {
 		return fromTrustDomain(v)

@@ -61,13 +61,14 @@ func (d *ruleBuilder) account(v string) *rbacv3.Principal {
 	return authenticated(pattern("spiffe://.+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
 }
 
-// header matches requests whose header has a value in the notation of text; "*" matches the header's presence.
+// header matches requests whose header has a value in the notation of the function text; "*" matches the header's
+// presence.
 func header(name, v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatch(name, v, false)}}
 }
 
-// inlineHeader matches requests whose header is a comma-separated list with a value in the notation of text (Istio:
-// InlineHeaderMatcher in pilot/pkg/security/authz/matcher).
+// inlineHeader matches requests whose header is a comma-separated list with a value in the notation of the function
+// text (Istio: InlineHeaderMatcher in pilot/pkg/security/authz/matcher).
 func inlineHeader(name, v string) *rbacv3.Principal {
 	if v == "*" {
 		return header(name, v)
@@ -92,13 +93,13 @@ func headerMatch(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: text(v, ignoreCase)}}
 }
 
-// host matches the host of a request, in any case.
+// host matches the host of a request, in upper or lower case.
 func host(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":authority", v, true)}}
 }
 
-// anyForm matches the host of a request in any case, with or without a trailing dot. It ignores text after a colon, as
-// Envoy does when it selects the virtual host.
+// anyForm matches the host of a request in upper or lower case, with or without a trailing dot. It ignores text after
+// a colon, as Envoy does when it selects the virtual host.
 func anyForm(v string) *rbacv3.Permission {
 	if strings.HasSuffix(v, "*") {
 		return host(v)
@@ -118,8 +119,9 @@ func method(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":method", v, false)}}
 }
 
-// path matches the path of a request by text or by a template. In a template, {*} stands for one segment, and {**} for
-// any number of segments (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
+// path matches the path of a request, either in the notation of the function text or by a template. In a template,
+// {*} stands for one segment, and {**} for any number of segments
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func path(v string) *rbacv3.Permission {
 	if model.IsPathTemplate(v) {
 		template := strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)
@@ -178,7 +180,7 @@ func destinationIP(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: r}}
 }
 
-// principalsOf returns principals that together match one of values and none of not.
+// principalsOf returns principals that together match one of the values, and none of the excluded values in not.
 func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out []*rbacv3.Principal) {
 	each := func(list []string) *rbacv3.Principal {
 		var all []*rbacv3.Principal
@@ -196,7 +198,7 @@ func principalsOf(values, not []string, one func(string) *rbacv3.Principal) (out
 	return out
 }
 
-// permissionsOf returns permissions that together match one of values and none of not.
+// permissionsOf returns permissions that together match one of the values, and none of the excluded values in not.
 func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (out []*rbacv3.Permission) {
 	each := func(list []string) *rbacv3.Permission {
 		var all []*rbacv3.Permission

@@ -27,8 +27,8 @@ func tokenClaim(key string) (path []string, is bool) {
 	return model.ClaimPath(key)
 }
 
-// tokenCondition returns principals that together require one of values and exclude not, in a claim of the token that
-// the filter jwt_authn has verified. A nil path stands for request.auth.principal.
+// tokenCondition returns principals for a claim of the token that the filter jwt_authn has verified. Together they
+// require one of the values, and none of the excluded values in not. A nil path stands for request.auth.principal.
 func tokenCondition(path, values, not []string) []*rbacv3.Principal {
 	if path == nil {
 		return principalsOf(values, not, requestPrincipal)
@@ -114,7 +114,7 @@ func metadata(filter string, path []string, value *matcherv3.ValueMatcher) *matc
 	return m
 }
 
-// stringValue matches a value that is a string.
+// stringValue matches a value that is a string, by a matcher of strings.
 func stringValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
 }

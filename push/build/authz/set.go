@@ -64,11 +64,11 @@ const (
 	GatewayRequests                // HTTP requests at a gateway, where the host decides the route
 )
 
-// Build returns the rules of policies for a kind of traffic; the result is never nil, and the caller owns it. Of mesh
-// it reads the trust domain and its aliases. It leaves out policies with an unknown action, policies without rules
-// whose action is not ALLOW, and rules that can match nothing. If all rules of an ALLOW policy are left out, its Filter
-// still exists and refuses all requests. For Connections, an ALLOW rule with fields of HTTP matches nothing, and rules
-// of other actions ignore such fields.
+// Build returns the rules of policies for a kind of traffic; the result is never nil, and the caller owns it. From
+// mesh it reads the trust domain and its aliases. It leaves out policies with an unknown action, policies that have
+// no rules (unless their action is ALLOW), and rules that can match nothing. If all rules of an ALLOW policy are left
+// out, the Filter Allow still exists. Then it refuses requests that no other ALLOW policy matches. For Connections,
+// an ALLOW rule with fields of HTTP matches nothing, and rules of other actions ignore such fields.
 func Build(policies []*model.Policy, mesh *meshv1.MeshConfig, of Traffic) *Set {
 	s, domains := &Set{}, identity.TrustDomains(mesh)
 	for _, p := range policies {
@@ -108,8 +108,8 @@ func (s *Set) Rules() (deny, allow *rbacv3.RBAC) {
 	return deny, allow
 }
 
-// rulesFor returns the RBAC rules of s to which a policy's rules must be added; it creates them if they are missing. It
-// returns nil if the policy has no effect: its action is unknown, or it has no rules and is not ALLOW.
+// rulesFor returns the RBAC rules of s to which a policy's rules must be added; it creates them if they are missing.
+// It returns nil if the policy has no effect: its action is unknown, or it has no rules and its action is not ALLOW.
 func (s *Set) rulesFor(p *model.Policy, m *securityv1.AuthorizationPolicy) *rbacv3.RBAC {
 	action, known := actions[m.GetAction()]
 	dry, isDry := dryRuns[p.Spec.GetDryRun()]

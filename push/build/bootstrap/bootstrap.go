@@ -70,9 +70,9 @@ func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
 	return out, nil
 }
 
-// clearOthers adds nulls to into, the JSON of a message m: for each oneof with a set member, one null for each other
-// member. It does the same for the messages inside m that are merged field by field. Messages in lists and maps, and
-// messages of google.protobuf (Any, Struct, durations), are replaced as a whole, so they need no nulls.
+// clearOthers adds nulls to the JSON of the message m. For each oneof with a set member, it adds one null for each
+// other member. It does the same for the messages inside m that are merged field by field. Messages in lists and
+// maps, and messages of google.protobuf (Any, Struct, durations), are replaced as a whole, so they need no nulls.
 func clearOthers(m protoreflect.Message, into map[string]any) {
 	oneofs := m.Descriptor().Oneofs()
 	for i := range oneofs.Len() {

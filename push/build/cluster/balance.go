@@ -1,6 +1,6 @@
 package cluster
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"math/big"
@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// setOutlierDetection sets passive health checking. Success rates are never enforced. A count of 0 errors switches the
-// check of that count off.
+// setOutlierDetection sets passive health checking. Success rates are never enforced. A threshold of 0 disables its
+// check.
 func (d *builder) setOutlierDetection(p traffic.Policy) {
 	o := p.Outlier
 	if o == nil {
@@ -124,7 +124,8 @@ const (
 	maxRing  = 8388608 // size of a ring
 )
 
-// slowStartKey is the runtime key of the aggression, which Envoy requires (Istio's). No runtime sets it.
+// slowStartKey is the runtime key of the aggression. Envoy requires a key; this is the key that Istio sends. No
+// runtime sets a value for it.
 const slowStartKey = "("
 
 // slowStart encodes the warm-up of new endpoints. It returns nil if the rule sets no warm-up. By Istio's defaults the

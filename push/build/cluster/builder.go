@@ -1,6 +1,6 @@
 package cluster
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"fmt"
@@ -51,7 +51,8 @@ func newBuilder(
 	return d
 }
 
-// report adds a problem about the setting at an object's field, which the cluster leaves out or which closes it.
+// report adds a problem about a setting at an object's field. The cluster leaves out the setting, or the setting
+// closes the cluster.
 func (d *builder) report(code problem.Code, at model.Place, format string, args ...any) {
 	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code,
 		Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
@@ -130,8 +131,8 @@ func (d *builder) http2() *corev3.Http2ProtocolOptions {
 }
 
 // removeEndpoints removes the endpoints of the cluster, so that requests get status 503 (UH) and connections are
-// closed. It is used if there are no endpoints, and if a setting requires security that is not supported. In that case
-// the traffic would otherwise be unencrypted.
+// closed. It is used in two cases: there are no endpoints, or a setting requires security that is not supported. In
+// the second case the traffic would otherwise be unencrypted.
 func (d *builder) removeEndpoints() {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
@@ -159,7 +160,7 @@ func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
 
 // packHTTP encodes the HTTP options, which nearly all clusters have, into the cluster. It validates them before it
 // encodes them; decoding them for the validation would add a third to the time of building a cluster. The error names
-// the constraint of Envoy's API that they violate.
+// the constraint of Envoy's API that the options violate.
 func (d *builder) packHTTP() error {
 	if d.http == nil {
 		return nil

@@ -114,7 +114,7 @@ func (d *builder) bindSource(sources ...string) {
 	}
 }
 
-// servicePort returns the port of the service whose numeric target is the workload's port, for names of statistics. It
+// servicePort returns the service port whose numeric target port is the workload's port, for names of statistics. It
 // returns nil if the service has no such port.
 func (s Inbound) servicePort() *model.ServicePort {
 	for _, p := range s.Service.Spec.Ports {

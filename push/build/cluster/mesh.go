@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are the ALPN protocols that a client of the mesh offers (Istio's). The server's proxy recognises the mesh's
-// mTLS by them.
+// These are the ALPN protocols that a client of the mesh offers, as in Istio. The server's proxy recognises the
+// mesh's mTLS by these protocols.
 var (
 	meshALPN   = []string{"istio-peer-exchange", "istio"}
 	meshALPNH2 = []string{"istio-peer-exchange", "istio", "h2"}
@@ -36,8 +36,8 @@ func (s Outbound) matchesByTLSMode(d *builder) []*clusterv3.Cluster_TransportSoc
 }
 
 // meshTLS returns the TLS context of the mesh's mTLS. The context accepts the identities of the service (peers). If
-// they are unknown, it accepts every identity of the mesh's trust domains. rule has the TLS settings of a
-// DestinationRule; it may be nil.
+// these identities are unknown, the context accepts every identity of the mesh's trust domains. rule has the TLS
+// settings of a DestinationRule; it may be nil.
 func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	alpn := meshALPN
 	if d.http2() != nil {

@@ -1,6 +1,6 @@
 package cluster
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
 package cluster
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML still has
+//lint:file-ignore SA1019 users' YAML still uses deprecated fields
 
 import (
 	"cmp"
@@ -44,7 +44,8 @@ func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), assignment)
 }
 
-// proxyless returns an EDS cluster. name is the name of the cluster, assignment that of its endpoint assignment.
+// proxyless returns an EDS cluster. name is the name of the cluster, and assignment is the name of its endpoint
+// assignment.
 func proxyless(name, assignment string) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 name,
@@ -153,8 +154,8 @@ func (s Proxyless) setMeshTLS(d *builder, p traffic.Policy) {
 	}
 }
 
-// clientTLS returns the TLS context of a client. The context accepts the identities of the service (peers). If they are
-// unknown, it accepts every identity of the mesh's trust domains. rule may be nil.
+// clientTLS returns the TLS context of a client. The context accepts the identities of the service (peers). If these
+// identities are unknown, the context accepts every identity of the mesh's trust domains. rule may be nil.
 func (s Proxyless) clientTLS(rule *networkingv1.ClientTLSSettings) *tlsv3.CommonTlsContext {
 	peers, known := s.peers(rule.GetSubjectAltNames())
 	var names []*matcherv3.StringMatcher

@@ -1,6 +1,6 @@
 package cluster
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"net/netip"
@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// These are settings of DNS resolution (Istio's defaults).
+// These are settings of DNS resolution, with the values that Istio uses.
 const (
 	dnsRefresh = 60 * time.Second // interval of resolution, unless the mesh sets another
 	dnsJitter  = 100 * time.Millisecond
@@ -35,14 +35,14 @@ const (
 	dnsTries   = 2
 	dnsTimeout = 2 * time.Second // limit of the first try; the second may last twice as long
 	// dnsRetry is the pause after the first failed resolution. Each further pause may be twice as long, up to the
-	// interval of resolution. If every pause had that length, a DNS server that is away while a proxy starts would
-	// cause a minute of 503.
+	// interval of resolution. If every pause had the length of the interval, a DNS server that is away while a proxy
+	// starts would cause a minute of 503.
 	dnsRetry = 2 * time.Second
 )
 
-// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint. If there
-// are several, the first by priority, locality and address is used, and the others are reported. A cluster without
-// endpoints answers 503.
+// setDNS sets the endpoints and the DNS settings of a DNS cluster. LOGICAL_DNS supports exactly one endpoint. If
+// there are several, setDNS uses the first by priority, locality and address, and reports a problem. A cluster
+// without endpoints answers 503.
 func (s Outbound) setDNS(d *builder) {
 	d.DnsLookupFamily = dnscache.Family(s.Families)
 	d.RespectDnsTtl = true

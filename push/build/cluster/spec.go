@@ -18,8 +18,8 @@ import (
 )
 
 // MeshFields lists the fields of MeshConfig on which clusters depend. They are read by this package, or by
-// push/traffic, which computes fields of Specs. The mesh configuration of a Spec contains no other fields. It must not
-// be modified.
+// push/traffic, which computes fields of Specs. The mesh configuration of a Spec contains no other fields. The list
+// must not be modified.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
@@ -50,7 +50,8 @@ type Outbound struct {
 	// Secrets states that the proxy may request the Secrets and the ConfigMap that the TLS settings of Policy name.
 	// Otherwise the proxy reads files.
 	Secrets bool
-	// Members are the endpoints of DNS services, which are part of the cluster. It is empty for other discoveries.
+	// Members are the endpoints of DNS services, which are part of the cluster. Other types of discovery have no
+	// Members.
 	Members intern.List[model.Member]
 	// Balance holds the settings of balancing by locality, for the cluster or its assignment. Its fields about the
 	// proxy are set only for DNS services.

@@ -15,7 +15,7 @@ import (
 )
 
 // passthroughIdle is the idle timeout of HTTP connections to unknown destinations. The mesh's default connection pool
-// may set another one.
+// may set another timeout.
 const passthroughIdle = 5 * time.Minute
 
 // unknown is an empty service, which stands for all unknown hosts.

@@ -16,8 +16,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build encodes the assignment that Assignment returns for IsAddress: members with another address are left out. An
-// assignment without endpoints is valid, and requests to its cluster get status 503. The error is that of xds.Encode.
+// Build encodes the assignment that Assignment returns. Members whose address IsAddress does not accept are left out.
+// An assignment without endpoints is valid, and requests to its cluster get status 503. The error is that of
+// xds.Encode.
 func (s Spec) Build() (*xds.Resource, error) {
 	return s.BuildInPieces(func() {})
 }
@@ -43,11 +44,11 @@ func IsAddress(address string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// Assignment returns the assignment of a Spec, grouped by locality and priority. It contains the members whose address
-// keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their network. Each address and
-// port occurs once; of equal ones the first member is used. Members without a valid port are left out. The weight of a
-// member is its stated weight, or 1. If the sum of the weights exceeds Envoy's limit (4294967295), all weights are
-// scaled down. The caller owns the result.
+// Assignment returns the assignment of a Spec, grouped by locality and priority. It contains the members whose
+// address the function keep accepts. Members of other networks (Horizon.Beyond) are replaced by gateways of their
+// network. Each pair of address and port occurs once: of members with an equal pair, the first is used. Members
+// without a valid port are left out. The weight of a member is its stated weight, or 1. If the sum of the weights
+// exceeds Envoy's limit (4294967295), all weights are scaled down. The caller owns the result.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	return assignment(s, keep, lbEndpoint, &pacer{pause: func() {}})
 }
@@ -172,8 +173,9 @@ func metadata(e *model.Endpoint, mtls bool) *corev3.Metadata {
 	return m
 }
 
-// canonicalName returns the canonical service of an endpoint (https://istio.io/latest/docs/reference/config/metrics/).
-// If its label is missing, the fallbacks are those of Istio's injector.
+// canonicalName returns the canonical service of an endpoint
+// (https://istio.io/latest/docs/reference/config/metrics/). If the endpoint lacks the label, the fallbacks are those
+// of Istio's injector.
 func canonicalName(e *model.Endpoint) string {
 	return cmp.Or(e.Labels["service.istio.io/canonical-name"], e.Labels["app.kubernetes.io/name"], e.Labels["app"], e.Workload)
 }

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// encoder encodes endpoints, and encodes the part that many endpoints have in common once. A host may have 100,000
-// endpoints, most of which differ only in their address. The bytes equal those of lbEndpoint, in the same order: fields
-// by number, then the oneof.
+// encoder encodes endpoints. It encodes the part that many endpoints have in common only once. A host may have
+// 100,000 endpoints, most of which differ only in their address. The bytes equal those of lbEndpoint, in the same
+// order: fields by number, then the oneof.
 type encoder struct {
 	common map[commonKey][]byte // encoded endpoints without an address
 	slab   []byte               // allocated for the next endpoints

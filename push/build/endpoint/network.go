@@ -160,9 +160,9 @@ func (h Horizon) usesMTLS(t target) bool {
 	return false
 }
 
-// dedupeGateways removes repeated targets of a gateway, and keeps the one in the first group by priority. Envoy uses an
-// address only once (source/extensions/clusters/eds/eds.cc, all_new_hosts). The kept target receives the weights of
-// removed targets of the same priority. Groups without members are removed.
+// dedupeGateways removes repeated targets of a gateway, and keeps the target in the first group by priority. Envoy
+// uses an address only once (source/extensions/clusters/eds/eds.cc, all_new_hosts). The kept target receives the
+// weights of removed targets of the same priority. Groups without members are removed.
 func dedupeGateways(groups []*group, pace *pacer) []*group {
 	type socketKey struct {
 		address string

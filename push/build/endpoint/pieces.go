@@ -41,7 +41,7 @@ func (p *pacer) sorted(all []target, compare func(a, b target) int) []target {
 	return all
 }
 
-// merge appends two sorted lists to a list in order. Of equal targets those of a come first.
+// merge appends two sorted lists to a list in order. Of equal targets, those of the first sorted list precede.
 func (p *pacer) merge(to, a, b []target, compare func(a, b target) int) []target {
 	for len(a) > 0 && len(b) > 0 {
 		if p.step(); compare(b[0], a[0]) < 0 {

@@ -36,7 +36,7 @@ const (
 // rule's name there.
 const ShadowPrefix = "istio_ext_authz_"
 
-// defaultTimeout is the timeout of requests to a provider without a timeout (Istio's).
+// defaultTimeout is the timeout of requests to a provider without a stated timeout, as in Istio.
 const defaultTimeout = 600 * time.Second
 
 // Authorizer is a provider that CUSTOM policies of a workload name, with the result of looking up its service.
@@ -142,7 +142,7 @@ func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizati
 }
 
 // grpcService returns the settings of requests to a provider over gRPC. The authority is the cluster's name with "|"
-// replaced, because HTTP/2 does not permit "|" in it.
+// replaced, because HTTP/2 does not permit "|" in an authority.
 func grpcService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider, host string) *corev3.GrpcService {
 	cluster := xds.OutboundCluster(c.GetPort(), "", host)
 	target := &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster, Authority: strings.ReplaceAll(cluster, "|", "_.")}
@@ -175,8 +175,8 @@ func body(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationReque
 		AllowPartialMessage: c.GetAllowPartialMessage(), PackAsBytes: c.GetPackAsBytes()}
 }
 
-// matchers returns matchers of header names, in any case. "*x" matches names that end in x, "x*" names that begin with
-// x. Without headers the result is nil.
+// matchers returns matchers of header names, in upper or lower case. "*x" matches names that end in x, "x*" names
+// that begin with x. Without headers the result is nil.
 func matchers(headers []string) *matcherv3.ListStringMatcher {
 	if len(headers) == 0 {
 		return nil

@@ -41,14 +41,14 @@ const (
 // These are settings of all modules.
 const (
 	runtime = "envoy.wasm.runtime.v8"
-	// agentCluster fills the required field for a cluster. It is unused, because the agent fetches the module
-	// (Istio's).
+	// agentCluster fills the required field for a cluster. Envoy does not use it, because the agent fetches the
+	// module. Istio sends the same value.
 	agentCluster = "_"
-	fetchTimeout = 30 * time.Second // limit of fetching a module (Istio's)
+	fetchTimeout = 30 * time.Second // limit of fetching a module, as in Istio
 )
 
-// Build encodes the configuration. The resource also contains a stand-in: the configuration for proxies that refuse
-// this one, which passes or refuses traffic by failStrategy. The error names the extension, and the field that does not
+// Build encodes the configuration. The resource also contains a stand-in, for proxies that refuse this configuration.
+// The stand-in passes or refuses traffic by failStrategy. The error names the extension, and the field that does not
 // parse (pluginConfig, url) or the constraint of Envoy's API that the configuration violates.
 func (c Config) Build() (*xds.Resource, error) {
 	config, err := c.message("")

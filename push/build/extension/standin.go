@@ -13,17 +13,18 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// A stand-in is the configuration that a proxy receives after it has refused the configuration of a filter (an invalid
-// module, Lua that does not compile). Proxies from which the refused configuration is withheld receive it too. Without
-// a configuration a proxy would not open its ports, because a listener waits for it without limit. The stand-in follows
-// failStrategy: with FAIL_OPEN it passes the traffic that the extension matches, otherwise it refuses that traffic
+// A stand-in is the configuration that a proxy receives after it has refused the configuration of a filter (an
+// invalid module, Lua that does not compile). Proxies from which the refused configuration is withheld receive it
+// too. Without a configuration a proxy would not open its ports, because a listener waits for the configuration
+// without limit. The stand-in follows failStrategy: with FAIL_OPEN it passes the traffic that the extension matches,
+// otherwise it refuses that traffic
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/#FailStrategy). Istio's agent uses the
 // same stand-in for a module that it cannot fetch (istio: pkg/wasm/convert.go).
 
 // refusingLua is Lua that answers every request with 503.
 const refusingLua = `function envoy_on_request(request) request:respond({[":status"] = "503"}, "") end`
 
-// withStandIn returns a copy of a configuration that has the stand-in.
+// withStandIn returns a copy of the resource r with the stand-in.
 func (c Config) withStandIn(r *xds.Resource) (*xds.Resource, error) {
 	config := &corev3.TypedExtensionConfig{Name: r.Name, TypedConfig: xds.Any(c.standIn())}
 	standIn, err := xds.Encode(xds.Extension, r.Name, config)

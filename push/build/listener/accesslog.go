@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/build/telemetry"
 )
 
-// accessLog returns the access logs of the requests or connections of one side. For a proxy that counts metrics by
-// access log, the last element is the access log that counts.
+// accessLog returns the access logs of one side's requests or connections. If the proxy computes metrics by an access
+// log, that access log is the last element.
 func (c Common) accessLog(side telemetry.Side) []*accesslogv3.AccessLog {
 	logs := c.Telemetry.AccessLogs(c.mesh(), c.Caps)
 	if counts := c.Telemetry.Counts(c.mesh(), c.Caps, side); counts != nil {

@@ -41,8 +41,8 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 }
 
 // patchAndEncode applies the patches to a listener, validates the result and encodes it. The second result lists the
-// patches that are left out. The error names the constraint of Envoy's API that the listener violates. For such a
-// listener Envoy would refuse all listeners of the response (measured).
+// patches that are left out. The error names the constraint of Envoy's API that the listener violates. If a response
+// contained such a listener, Envoy would refuse all listeners of the response (measured).
 func (c Common) patchAndEncode(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext,
 ) (*xds.Resource, []error, error) {
@@ -98,7 +98,7 @@ func (c Common) additionalAddresses(bind string, port uint32) (out []*listenerv3
 }
 
 // Build encodes the listener in the patch's value. The resource has the name of that listener. The error names the
-// EnvoyFilter, and the field of the value that does not decode, is missing (name), or that Envoy would refuse.
+// EnvoyFilter and a field of the value: one that does not decode, the missing name, or one that Envoy would refuse.
 func (a Added) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{}
 	if err := patch.Decode(a.Patch, l); err != nil {

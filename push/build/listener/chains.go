@@ -20,8 +20,8 @@ type pair struct {
 
 // tcpChains builds the TCP chains of an outbound listener. The chains in the first result have a match. rest is the
 // first chain without a match, which receives all other connections; nil if every chain has a match. Envoy does not
-// order chains, and refuses a listener in which two chains have the same match. So each pair belongs to the first chain
-// that matches it.
+// order chains, and refuses a listener in which two chains have the same match. Therefore each pair belongs to the
+// first chain of the Spec that matches the pair.
 func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain) {
 	claimed := map[pair]bool{}
 	for _, ch := range o.TCP.All() {
@@ -46,14 +46,15 @@ func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv
 	return chains, rest
 }
 
-// match matches every combination of its destinations and server names. An empty list stands for all.
+// match matches every combination of its destinations and server names. Empty destinations match all destinations,
+// and empty names match all names.
 type match struct {
 	destinations []netip.Prefix
 	names        []string
 }
 
-// unclaimed returns the combinations of destinations and names that are missing in claimed, and adds them to claimed.
-// Neighbouring destinations with the same remaining names share one match of the result.
+// unclaimed returns the combinations of destinations and names that are not among the claimed pairs, and adds them to
+// the claimed pairs. Neighbouring destinations with the same remaining names share one match of the result.
 func unclaimed(destinations []netip.Prefix, names []string, claimed map[pair]bool) []match {
 	anyDestination, anyName := destinations, names
 	if len(anyDestination) == 0 {
@@ -106,8 +107,8 @@ func (m match) filterChainMatch() *listenerv3.FilterChainMatch {
 }
 
 // destinations parses "ip" and "ip/length" to sorted, distinct prefixes without host bits. A nil result means all
-// destinations. Invalid entries are skipped. It returns false if every entry is invalid, so that the chain matches
-// nothing.
+// destinations. Invalid entries are skipped. It returns false if there are entries and all are invalid; then the
+// chain matches nothing.
 func destinations(cidrs []string) ([]netip.Prefix, bool) {
 	var out []netip.Prefix
 	for _, text := range cidrs {
@@ -137,8 +138,8 @@ func destinations(cidrs []string) ([]netip.Prefix, bool) {
 }
 
 // serverNames normalises SNI hosts to sorted, distinct names in lower case. A nil result means all names. Envoy
-// supports a wildcard only as the whole first label; hosts with other wildcards are skipped. It returns false if every
-// host is skipped, so that the chain matches nothing.
+// supports a wildcard only as the whole first label; hosts with other wildcards are skipped. It returns false if
+// there are hosts and all are skipped; then the chain matches nothing.
 func serverNames(hosts []string) ([]string, bool) {
 	var out []string
 	for _, h := range hosts {

@@ -35,8 +35,9 @@ func (s Servers) Effective() []model.Patch {
 // Effective returns the patch that adds the listener, always.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 
-// effectivePatches returns the patches of c that change the listener. build encodes the listener from c. It is called
-// with different patches in c, so c must be a copy that only the caller uses.
+// effectivePatches returns the patches of c that change the listener. build encodes the listener from c.
+// effectivePatches sets different patches in c before each call of build, so c must be a copy that only the caller
+// uses.
 func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Patch {
 	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
 		c.Patches = some
@@ -44,40 +45,45 @@ func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Pa
 	})
 }
 
-// Patched reports whether the Spec has patches. They may match the listener or the routes inside it, and may have no
+// Patched reports whether the Spec has patches. These may match the listener or the routes inside it, and may have no
 // effect.
 func (c Common) Patched() bool { return c.Patches.Len() > 0 }
 
-// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
-// leaves out (a model.Problem). The error of Build is not among them.
+// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
+// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
+// list.
 func (o Outbound) Problems() []error {
 	_, problems, _ := o.build()
 	return problems
 }
 
-// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
-// leaves out (a model.Problem). The error of Build is not among them.
+// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
+// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
+// list.
 func (v VirtualOutbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems returns the errors of patches that Build leaves out of the listener or of the routes inside it
-// (patch.Left), or whose change of a name it leaves out (a model.Problem). The error of Build is not among them.
+// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
+// (patch.Left), and for each patch that states a different name (a model.Problem); Build keeps the original names.
+// The error of Build is not in the list.
 func (v VirtualInbound) Problems() []error {
 	_, problems, _ := v.build()
 	return problems
 }
 
-// Problems returns the errors of patches that Build leaves out of the listener or of the routes inside it
-// (patch.Left), or whose change of a name it leaves out (a model.Problem). The error of Build is not among them.
+// Problems returns an error for each patch that Build leaves out of the listener or of the routes inside it
+// (patch.Left), and for each patch that states a different name (a model.Problem); Build keeps the original names.
+// The error of Build is not in the list.
 func (i Ingress) Problems() []error {
 	_, problems, _ := i.build()
 	return problems
 }
 
-// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the listener's name it
-// leaves out (a model.Problem). The error of Build is not among them.
+// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
+// different name for the listener (a model.Problem); Build keeps the original name. The error of Build is not in the
+// list.
 func (s Servers) Problems() []error {
 	_, problems, _ := s.build()
 	return problems

@@ -12,8 +12,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are the phases of WasmPlugins and TrafficExtensions, in the order of their filters. The filters of a phase come
-// before Istio's own filters of that name (istio: pilot/pkg/networking/core/listener_builder.go).
+// These are the phases of WasmPlugins and TrafficExtensions, in the order of their filters. The filters of a phase
+// come before Istio's own filters for the phase's task, such as authentication (istio:
+// pilot/pkg/networking/core/listener_builder.go).
 const (
 	beforeAuthentication = extensionsv1.TrafficExtension_AUTHN
 	beforeAuthorization  = extensionsv1.TrafficExtension_AUTHZ
@@ -35,8 +36,8 @@ var (
 	luaTypes = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
 )
 
-// extensions returns the filters of the given phases on a port that are not closed, in the order of the phases.
-// onConnections selects network filters; otherwise HTTP filters are selected.
+// extensions returns the filters of the given phases on a port, in the order of the phases. Filters of closed
+// extensions are left out. onConnections selects network filters; otherwise HTTP filters are selected.
 func (c Common) extensions(onConnections bool, port uint32, phases ...extension.Phase) (found []extension.Filter) {
 	if c.Extensions.Len() == 0 {
 		return nil
@@ -51,8 +52,9 @@ func (c Common) extensions(onConnections bool, port uint32, phases ...extension.
 	return found
 }
 
-// closedByExtension reports whether a closed extension, one that the proxy cannot run, refuses the traffic of a port.
-// onConnections selects network filters; otherwise HTTP filters are selected.
+// closedByExtension reports whether a closed extension refuses the traffic of a port. A closed extension is one that
+// the proxy cannot run, and without which traffic must not pass. onConnections selects network filters; otherwise
+// HTTP filters are selected.
 func (c Common) closedByExtension(onConnections bool, port uint32) bool {
 	for _, f := range c.Extensions.All() {
 		if f.Closed && f.OnConnections == onConnections && f.On(port) {
@@ -75,8 +77,8 @@ func (c Common) httpExtensions(port uint32, phases ...extension.Phase) (filters 
 	return filters
 }
 
-// networkExtensions returns the network filters of the given phases on a port. Without phases, it returns those of all
-// phases.
+// networkExtensions returns the network filters of the given phases on a port. If no phase is given, it returns the
+// network filters of all phases.
 func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filters []*listenerv3.Filter) {
 	if len(phases) == 0 {
 		phases = []extension.Phase{beforeAuthentication, beforeAuthorization, beforeStatistics, beforeRouter}

@@ -81,8 +81,8 @@ func typedStruct(name string, fields map[string]any) *anypb.Any {
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + name, Value: value})
 }
 
-// httpFilters returns the HTTP filters of a connection manager in Istio's order. It leaves out filters that the proxy
-// lacks.
+// httpFilters returns the HTTP filters of a connection manager in Istio's order. Filters that the proxy lacks are
+// left out.
 func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	var filters []*hcmv3.HttpFilter
 	add := func(wanted bool, name string, config *anypb.Any) {
@@ -133,8 +133,8 @@ func httpInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.http_inspector", httpInspection)
 }
 
-// inspectedPorts states on which ports a listener filter waits for the first bytes of a connection. On other ports the
-// filter is disabled, because the server may be the first to send.
+// inspectedPorts are the ports on which a listener filter waits for the first bytes of a connection. On the remaining
+// ports the filter is disabled, because the server may be the first to send.
 type inspectedPorts struct {
 	on, off []uint32
 	rest    bool // the filter is on for the ports that are in neither list

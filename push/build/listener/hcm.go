@@ -16,8 +16,8 @@ import (
 // hcmName is Envoy's name of the HTTP connection manager.
 const hcmName = "envoy.filters.network.http_connection_manager"
 
-// statDelimiter ends the configured part of a statistic's name. The tag expressions in Istio's bootstrap split names at
-// it.
+// statDelimiter ends the configured part of a statistic's name. The tag expressions in Istio's bootstrap split names
+// at this delimiter.
 const statDelimiter = ";"
 
 // httpTraffic holds the settings in which the connection managers of one listener differ.
@@ -78,9 +78,9 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 
 // adsSource returns the source of routes (RDS) and filter configurations (ECDS): ADS without a fetch timeout, as in
 // Istio. Without a timeout, a changed listener serves its old form until its new routes arrive, and a starting proxy
-// becomes ready only with its routes. With a timeout, both would answer 404 after it (measured). Waiting without limit
-// is safe: the server answers unknown route names with an empty RouteConfiguration, and Envoy stops waiting if it
-// refuses an answer.
+// becomes ready only with its routes. With a timeout, both would answer 404 as soon as the timeout has passed
+// (measured). Waiting without limit is safe. The server answers unknown route names with an empty RouteConfiguration,
+// and Envoy stops waiting after it has refused an answer.
 func adsSource() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -107,7 +107,7 @@ func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 // inboundRoutes returns the route configuration of an inbound port: one route, for all requests, to a cluster. The
 // route has no timeout, because the caller's sidecar applies one. The deadline of a gRPC client applies, without an
 // upper bound. As in Istio, Envoy sends a request again if the connection to the application is reset before the
-// request was sent. HTTP/2 needs no retry policy for that, because Envoy's client retries by itself.
+// request was sent. HTTP/2 needs no retry policy for such resets, because Envoy's HTTP/2 client retries by itself.
 func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.RouteConfiguration {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},

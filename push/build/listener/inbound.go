@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// These are Istio's names of the chains for ports that no service has.
+// These are Istio's names of the filter chains for ports that no service has.
 const (
 	inboundCatchAllChain     = xds.VirtualInbound
 	inboundCatchAllHTTPChain = "virtualInbound-catchall-http"
@@ -29,11 +29,11 @@ type inboundTraffic struct {
 	InboundPort
 	httpChain, tcpChain string
 	statPrefix          string
-	// match is the destination port; 0: any.
+	// match is the destination port that the chains match; 0: any port.
 	match         uint32
 	closed        bool // all traffic is refused
 	policyFilters *policyFilters
-	omitted       *[]error // collects the patches that the routes leave out
+	omitted       *[]error // collects the errors of patches that the routes leave out
 }
 
 // isGRPC reports whether a protocol is gRPC or gRPC-Web.
@@ -46,15 +46,16 @@ func (c Common) detectsHTTP(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
 
-// needsHTTPInspector reports whether a port needs the HTTP inspector. With Strict mTLS it does not, because the
-// client's ALPN names the protocol.
+// needsHTTPInspector reports whether a port needs the HTTP inspector. A port with Strict mTLS does not need the
+// inspector, because the client's ALPN names the protocol.
 func (c Common) needsHTTPInspector(p model.Protocol, m MTLS) bool {
 	return c.detectsHTTP(p) && m != Strict
 }
 
 // inboundHTTP returns the network filters of an HTTP chain: extensions, then the connection manager. mtls states that
-// clients may present a certificate. A closed chain answers 403 by an RBAC filter. In case the proxy lacks that filter
-// or a patch removes it, the route of a closed chain leads to the black hole, and patches do not apply to it.
+// clients may present a certificate. In a closed chain an RBAC filter answers 403. The proxy may lack this filter, or
+// a patch may remove it. Therefore the route of a closed chain leads to the black hole, and patches do not apply to
+// the route.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.closedByExtension(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
@@ -88,9 +89,10 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 	return c.policedTCP(t.Port, t.closed, t.policyFilters, c.tcpFilters(tcpProxyTo(t.Cluster), t.Protocol, inbound), inbound)
 }
 
-// policedTCP returns the network filters of a TCP chain: those of policies and extensions, then rest. A closed chain
-// has an RBAC filter that refuses all connections, and always leads to the black hole. The RBAC filter alone does not
-// suffice: it waits for the client's first bytes, and a server that sends first would reach the client.
+// policedTCP returns the network filters of a TCP chain: the filters of policies and extensions, then the given last
+// filters. A closed chain has an RBAC filter that refuses all connections, and always leads to the black hole. The
+// RBAC filter alone does not suffice: it waits for the client's first bytes, and a server that sends first would
+// reach the client.
 func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*listenerv3.Filter,
 	context networkingv1.EnvoyFilter_PatchContext,
 ) []*listenerv3.Filter {
@@ -107,9 +109,9 @@ func (c Common) policedTCP(port uint32, closed bool, d *policyFilters, rest []*l
 
 // Build encodes the listener that receives the redirected connections to the workload. It has chains for each element
 // of Ports, and chains for all other ports. If a port has chains and none of them matches a connection, Envoy closes
-// the connection; it does not use the chains for other ports (measured). Of several Ports with one number the first is
-// used; UDP ports and the listener's own Port are skipped. Patches that Envoy would refuse are left out. The error
-// names the listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
+// the connection; it does not use the chains for other ports (measured). Of several Ports with the same number, the
+// first is used. UDP ports and the listener's own Port are skipped. Patches that Envoy would refuse are left out. The
+// error names the listener, and the invalid Port or the constraint of Envoy's API that the listener violates.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
 	r, _, err := v.build()
 	return r, err
@@ -126,7 +128,8 @@ func (v VirtualInbound) build() (*xds.Resource, []error, error) {
 	policies := v.buildPolicyFilters(v.Policies, v.Authentications, v.Authorizers, false)
 	l.AdditionalAddresses = v.additionalAddresses(v.Families.Wildcard(), v.Port)
 	l.FilterChains = []*listenerv3.FilterChain{{
-		// A connection to the listener's own port would otherwise be forwarded to the listener itself, without end.
+		// Without this chain, a connection to the listener's own port would be forwarded to the listener itself,
+		// without end.
 		Name:             xds.InboundBlackHoleChain,
 		FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
 		Filters:          []*listenerv3.Filter{blackHole()},

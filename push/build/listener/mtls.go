@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// meshHTTP, meshTCP and meshAny are ALPN protocols that clients of the mesh offer. httpReply and tcpReply are those
-// that the proxy accepts (Istio's).
+// meshHTTP, meshTCP and meshAny are ALPN protocols that clients of the mesh offer. httpReply and tcpReply are the
+// ALPN protocols that the proxy accepts. All are the same as in Istio.
 var (
 	meshHTTP  = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
 	meshTCP   = []string{"istio-peer-exchange", "istio"}
@@ -25,18 +25,18 @@ var (
 // tlsSocket is Envoy's name of the transport socket for TLS.
 const tlsSocket = "envoy.transport_sockets.tls"
 
-// cipherSuites are the TLS 1.2 suites that servers accept by default (Istio's). All use AES-GCM; those with forward
-// secrecy come first.
+// cipherSuites are the TLS 1.2 suites that servers accept by default, as in Istio. All use AES-GCM; the suites with
+// forward secrecy come first.
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
 
-// terminatesMeshTLS reports whether the proxy terminates the mesh's mTLS, for which it must detect TLS.
+// terminatesMeshTLS reports whether the proxy terminates the mesh's mTLS. Such a proxy must detect TLS.
 func (m MTLS) terminatesMeshTLS() bool { return m == Permissive || m == Strict }
 
-// inboundChains returns the chains of one port, those for mTLS first. For UDP it returns nil. A Permissive port whose
-// protocol is not HTTP also has a chain for TLS of other peers, which the application terminates. A port whose TLS the
-// proxy terminates (Ended) has only a chain for that. A plain chain matches the transport protocol raw_buffer, which
-// Envoy reports for every connection if there is no TLS inspector.
+// inboundChains returns the chains of one port, the chains for mTLS first. For UDP it returns nil. A Permissive port
+// whose protocol is not HTTP also has a chain for TLS from outside the mesh, which the application terminates. If the
+// proxy terminates other TLS at the port (InboundPort.Ended), the port has one chain, for this TLS. A plain chain
+// matches the transport protocol raw_buffer, which Envoy reports for every connection if there is no TLS inspector.
 func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
@@ -98,7 +98,7 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	return chains
 }
 
-// tlsOf returns the transport socket that terminates TLS as a context states.
+// tlsOf returns the transport socket that terminates TLS with the settings of a TLS context.
 func tlsOf(context *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(context)}}
 }

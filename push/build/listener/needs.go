@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// references collects the route configurations and filter configurations that a listener requests over ADS.
+// references collects the route configurations (RDS) and filter configurations (ECDS) that a listener requests over
+// ADS.
 type references struct {
 	refs []xds.Ref        // each once, in the order of the listener
 	seen map[xds.Ref]bool // the elements of refs
@@ -60,8 +61,8 @@ func numberOf(m proto.Message, field protoreflect.Name) protowire.Number {
 }
 
 // addManager adds the references of an encoded connection manager, its routes first. It decodes only the fields with
-// references, because a connection manager is long and may contain its routes. It ignores the bytes behind a decoding
-// error.
+// references, because an encoded connection manager is long and may contain all routes. It ignores the bytes behind a
+// decoding error.
 func (n *references) addManager(encoded []byte) {
 	var filters [][]byte
 	_ = protowalk.Each(encoded, func(f protowalk.Field) error {

@@ -21,7 +21,8 @@ var plaintextHTTP = []string{"http/1.1", "h2c"}
 // rawBuffer is the transport protocol of connections without TLS.
 const rawBuffer = "raw_buffer"
 
-// connectTimeout limits TLS handshakes, for chains that terminate TLS by their Spec or by a patch (Istio's).
+// connectTimeout is the timeout of TLS handshakes, as in Istio. It has an effect on chains that terminate TLS,
+// because of their Spec or of a patch.
 var connectTimeout = durationpb.New(15 * time.Second)
 
 // Build encodes the listener. Patches that Envoy would refuse are left out. The error names the listener, and the
@@ -57,8 +58,8 @@ func (o Outbound) build() (*xds.Resource, []error, error) {
 	return o.patchAndEncode(l, outbound)
 }
 
-// chains returns the chains with a match, and the chain for all other connections. If rest is nil, other connections
-// are closed. sniffed states that the chains need the HTTP inspector.
+// chains returns the chains with a match, and the chain for all other connections. If rest is nil, connections that
+// no chain matches are closed. sniffed states that the chains need the HTTP inspector.
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
@@ -84,7 +85,8 @@ func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.F
 }
 
 // addInspectors adds the listener filters that the chains need. The HTTP inspector reads only plain text, so a TLS
-// inspector precedes it; without one, Envoy adds it itself (https://github.com/envoyproxy/envoy/issues/13601).
+// inspector precedes it. If a match needs a TLS inspector that the listener lacks, Envoy adds the inspector by itself
+// (https://github.com/envoyproxy/envoy/issues/13601).
 func (o Outbound) addInspectors(l *listenerv3.Listener, sniffed bool) {
 	names := false
 	for _, c := range l.FilterChains {
@@ -127,7 +129,8 @@ func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 		AccessLog:           v.unmatchedLog(),
 		FilterChains: []*listenerv3.FilterChain{
 			{
-				// A connection to the listener's own port would otherwise be forwarded to the listener itself, without end.
+				// Without this chain, a connection to the listener's own port would be forwarded to the listener
+				// itself, without end.
 				Name:             xds.OutboundBlackHoleChain,
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(v.Port)},
 				Filters:          []*listenerv3.Filter{blackHole()},
@@ -138,7 +141,7 @@ func (v VirtualOutbound) build() (*xds.Resource, []error, error) {
 	if v.ByName {
 		v.addHTTPByHost(l)
 	}
-	if v.Caps.Has(xds.CapOriginalDst) { // Envoy adds the listener filter itself
+	if v.Caps.Has(xds.CapOriginalDst) { // with UseOriginalDst, Envoy adds the listener filter by itself
 		l.UseOriginalDst = wrapperspb.Bool(true)
 	}
 	if v.Transparent {
@@ -163,8 +166,8 @@ func (v VirtualOutbound) addHTTPByHost(l *listenerv3.Listener) {
 		Filters:          v.outboundHTTP(httpTraffic{statPrefix: xds.OutboundCatchAllHTTP, rds: xds.AllowAny, unknown: v.Unknown}),
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
-		// This filter comes first. The filter that Envoy adds by itself would come last. It would not run if the inspectors
-		// reach their timeout, which happens if the server is the first to send.
+		// This filter comes first. The filter that Envoy adds by itself would come last, and would not run after a
+		// timeout of the inspectors. The inspectors time out if the server is the first to send.
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
 	}
 	l.ListenerFilters = append(l.ListenerFilters, tlsInspector(), httpInspector())

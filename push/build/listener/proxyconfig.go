@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// inboundServer is the value of the header server in inbound responses, unless proxyHeaders sets another one (Istio's).
+// inboundServer is the value of the header server in inbound responses, as in Istio. proxyHeaders may set a different
+// value.
 const inboundServer = "istio-envoy"
 
 // These values and tables translate proxyHeaders and connectionSettings of a ProxyConfig to Envoy's configuration
@@ -49,12 +50,12 @@ type (
 	istioEscapedSlashes = meshv1.ProxyConfig_ConnectionSettings_PathWithEscapedSlashesAction
 )
 
-// headers returns proxyHeaders of the ProxyConfig, or nil if it is not set.
+// headers returns proxyHeaders of the ProxyConfig, or nil if proxyHeaders is not set.
 func (c Common) headers() *meshv1.ProxyConfig_ProxyHeaders {
 	return c.Proxy.Headers.Config().GetProxyHeaders()
 }
 
-// connections returns connectionSettings of the ProxyConfig, or nil if it is not set.
+// connections returns connectionSettings of the ProxyConfig, or nil if connectionSettings is not set.
 func (c Common) connections() *meshv1.ProxyConfig_ConnectionSettings {
 	return c.Proxy.Connections.Config().GetConnectionSettings()
 }
@@ -116,8 +117,8 @@ func (c Common) setHeaders(m *hcmv3.HttpConnectionManager, t httpTraffic) {
 	}
 }
 
-// setConnections applies connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths and
-// header names. They override the settings of the mesh and the node's IDLE_TIMEOUT.
+// setConnections applies connectionSettings of the ProxyConfig: timeouts, HTTP/2 limits, and the treatment of paths
+// and header names. The connectionSettings override the settings of the mesh and the node's IDLE_TIMEOUT.
 func (c Common) setConnections(m *hcmv3.HttpConnectionManager) {
 	s := c.connections()
 	if s == nil {

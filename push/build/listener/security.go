@@ -22,7 +22,7 @@ const (
 	networkRBAC = "envoy.filters.network.rbac"
 )
 
-// dryRunPrefix maps an action to the prefix of its dry runs' statistics (Istio's).
+// dryRunPrefix maps an action to the prefix of the statistics of its dry runs, as in Istio.
 var dryRunPrefix = map[configrbacv3.RBAC_Action]string{
 	configrbacv3.RBAC_ALLOW: "istio_dry_run_allow_",
 	configrbacv3.RBAC_DENY:  "istio_dry_run_deny_",
@@ -38,8 +38,8 @@ type policyFilters struct {
 	closedHTTP, closedTCP bool // traffic is refused: the proxy lacks a filter that the policies need
 }
 
-// buildPolicyFilters builds the filters of policies in Istio's order: external authorization, tokens, rules. A gateway
-// sets routed, because it routes requests by their host and by claims of tokens.
+// buildPolicyFilters builds the filters of policies in Istio's order: external authorization, tokens, rules. routed
+// is true for a gateway, which routes requests by their host and by claims of tokens.
 func (c Common) buildPolicyFilters(
 	policies, authentications intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 	routed bool,
@@ -89,8 +89,8 @@ func (h httpTraffic) splitPolicyFilters() (providers, tokens, rules []*hcmv3.Htt
 	return nil, nil, nil
 }
 
-// addTCPPolicyFilters adds the filters for connections of other protocols than HTTP. As in Istio, they verify no
-// tokens, and CUSTOM policies with a provider over HTTP have no effect on them.
+// addTCPPolicyFilters adds the filters for connections whose protocol is not HTTP. As in Istio, these filters verify
+// no tokens, and CUSTOM policies with a provider over HTTP have no effect on such connections.
 func (c Common) addTCPPolicyFilters(
 	s *policyFilters, policies intern.List[*model.Policy], authorizers intern.List[extauthz.Authorizer],
 ) {
@@ -124,7 +124,7 @@ func (c Common) addTCPPolicyFilters(
 	}
 }
 
-// tcpStatistics is the prefix of the statistics of network RBAC filters (Istio's).
+// tcpStatistics is the prefix of the statistics of network RBAC filters, as in Istio.
 const tcpStatistics = "tcp."
 
 // addHTTP appends an HTTP filter.
@@ -137,8 +137,8 @@ func (s *policyFilters) addTCP(name string, config proto.Message) {
 	s.tcp = append(s.tcp, filter(name, config))
 }
 
-// authorizerOf returns the Authorizer of a provider. If all does not contain it, the result has Wrong set, so that
-// requests are refused.
+// authorizerOf returns the Authorizer of a provider. If the list has no Authorizer of the provider, the result has
+// Wrong set, so that requests are refused.
 func authorizerOf(all intern.List[extauthz.Authorizer], provider string) extauthz.Authorizer {
 	for _, a := range all.All() {
 		if a.Provider == provider {

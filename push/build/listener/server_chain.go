@@ -17,12 +17,14 @@ import (
 )
 
 // Fragment encodes the filter chain as the field filter_chains of a Listener. Its Needs are the route configuration
-// and the extensions that the chain requests. If Fault returns an error, the chain closes the connections that it
-// matches. Without such a chain these connections would reach a less specific chain, which may request no certificate.
+// and the extensions that the chain requests. If Fault returns an error, the chain still exists, and closes the
+// connections that it matches. Without the chain these connections would reach a less specific chain, which may
+// request no certificate.
 //
-// Fragment fails if the Spec is inconsistent: TCP has SNI or CIDRs, Names need a TLS inspector that the proxy lacks,
-// QUIC is combined with TLS settings that do not permit HTTP/3, or QUIC with settings for which Fault returns an
-// error. It also fails if Envoy would refuse the chain. The error names the port and the server names.
+// Fragment fails if the Spec is inconsistent. This is the case if TCP has SNI or CIDRs, or if Names need a TLS
+// inspector that the proxy lacks. With QUIC, it is also the case if TLS does not permit HTTP/3 (ServerTLS.OverQUIC),
+// or if Fault returns an error. Fragment also fails if Envoy would refuse the chain. The error names the port and the
+// server names.
 func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	name := fmt.Sprintf("filter chain of port %d", s.Port)
 	if s.Names.Len() > 0 {
@@ -30,7 +32,7 @@ func (s ServerChain) Fragment() (*xds.Fragment, error) {
 	}
 	chain, err := s.build()
 	if err == nil {
-		err = patch.Check(chain) // also the messages in Anys, for which Envoy would refuse the whole listener
+		err = patch.Check(chain) // checks the messages in Anys too, since Envoy would refuse the whole listener
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -97,7 +99,7 @@ type serverTraffic struct {
 }
 
 // setServer sets the settings of a connection manager for clients outside of the mesh: how the client's address is
-// determined, and which headers of clients are trusted. A nil t changes nothing
+// determined, and which headers of clients are trusted. If t is nil, nothing changes
 // (https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge).
 func (c Common) setServer(m *hcmv3.HttpConnectionManager, t *serverTraffic) {
 	if t == nil {

@@ -40,9 +40,10 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: name, ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(config)}}
 }
 
-// Fault returns an error if the proxy cannot terminate TLS as the Spec states: the mode needs a mesh certificate that
-// the proxy lacks, the TLS versions are invalid, or certificates are missing. The error begins with the field of the
-// Gateway's server, and states that connections are closed. nil: TLS can be terminated, or the chain terminates none.
+// Fault returns an error if the proxy cannot terminate TLS as the Spec states. The reason is that the mode needs a
+// mesh certificate that the proxy lacks, that the TLS versions are invalid, or that certificates are missing. The
+// error begins with the field of the Gateway's server, and states that connections are closed. nil: the proxy can
+// terminate the TLS, or the chain terminates no TLS.
 func (s ServerChain) Fault() error {
 	tls := s.TLS
 	if !tls.terminates() {
@@ -70,8 +71,8 @@ func (s ServerChain) Fault() error {
 	return nil
 }
 
-// certificates returns the SDS references of the server's certificates. The result is nil if Envoy itself reads them
-// from files.
+// certificates returns the SDS references of the server's certificates. The result is nil if Envoy itself reads the
+// certificates from files.
 func (c Common) certificates(s ServerTLS) (own []*tlsv3.SdsSecretConfig) {
 	for _, secret := range s.Secrets.All() {
 		own = append(own, secret.sdsConfig())
@@ -101,8 +102,8 @@ func (s Secret) sdsConfig() *tlsv3.SdsSecretConfig {
 	return identity.Of(s.Name, s.Cluster)
 }
 
-// clients returns the verification of clients' certificates except for its authorities: names, pins, and whether the
-// chain of trust is verified.
+// clients returns the settings for the verification of clients' certificates, without the authorities: the names, the
+// pins, and whether the chain of trust is verified.
 func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 	v := &tlsv3.CertificateValidationContext{}
 	identity.Expect(v, s.Clients.All())
@@ -122,11 +123,11 @@ func (s ServerTLS) clients() *tlsv3.CertificateValidationContext {
 // pinSize is the length of a pin, a SHA-256 sum, in bytes.
 const pinSize = 32
 
-// noCertificate is a pin that no certificate matches. It is used if all stated pins are malformed: without a pin, Envoy
-// would accept any certificate.
+// noCertificate is a pin that no certificate matches. It is used if all stated pins are malformed, because without a
+// pin Envoy would accept any certificate.
 var noCertificate = strings.Repeat("00", pinSize)
 
-// pins returns the stated pins that are SHA-256 sums. Envoy would refuse a listener with other pins.
+// pins returns the stated pins that are SHA-256 sums. Envoy would refuse a listener with a pin of another length.
 func pins(stated []string, decode func(string) ([]byte, error)) (valid []string) {
 	for _, pin := range stated {
 		if sum, err := decode(pin); err == nil && len(sum) == pinSize {

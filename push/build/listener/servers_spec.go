@@ -11,9 +11,9 @@ import (
 // chain is encoded separately as a fragment (ServerChain.Fragment). An edit of one server therefore encodes one chain;
 // the bytes of the other chains are used again.
 //
-// If only filter chains of a listener change, Envoy replaces these chains and drains only their connections. So an
-// edit of one server must change no field here except Chains and Patches. Telemetry sets the log of connections that
-// match no chain, and Proxy the buffers and the PROXY protocol.
+// If only filter chains of a listener change, Envoy replaces these chains and drains only their connections. An edit
+// of one server must therefore change no field here except Chains and Patches. Telemetry determines the access log of
+// connections that match no chain. Proxy determines the buffers and the PROXY protocol.
 type Servers struct {
 	Common
 	Name string // 0.0.0.0_8080, or udp_0.0.0.0_8443
@@ -36,14 +36,15 @@ type ServerChain struct {
 	// Names are the SNI names that the chain matches, in lower case, sorted. Empty: the chain receives the connections
 	// that match no other chain of the listener.
 	Names intern.List[string]
-	// Protocols are the ALPN protocols that the chain matches; empty: all. They are for servers with AUTO_PASSTHROUGH.
+	// Protocols are the ALPN protocols that the chain matches; empty: all. Only servers with AUTO_PASSTHROUGH set
+	// Protocols.
 	Protocols intern.List[string]
 	TLS       ServerTLS // TLS that the proxy terminates; with the zero ServerTLS, bytes pass unchanged
 	HTTP      ServerHTTP
 	TCP       Chain // for a chain without HTTP.Route: targets, statistics and policy; SNI and CIDRs must be empty
 	Closed    bool  // all traffic is refused: a policy that does not parse selects the gateway
-	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound. They are empty for chains
-	// with AUTO_PASSTHROUGH.
+	// Policies, Authentications and Authorizers have the same meaning as in VirtualInbound. All three are empty for
+	// chains with AUTO_PASSTHROUGH.
 	Policies        intern.List[*model.Policy]
 	Authentications intern.List[*model.Policy]
 	Authorizers     intern.List[extauthz.Authorizer]
@@ -58,12 +59,14 @@ type ServerHTTP struct {
 	Internal intern.List[string]
 }
 
-// Secret names a secret of SDS and its server. It is comparable. The zero Secret names no secret.
+// Secret names a secret of SDS and the server that delivers the secret. It is comparable. The zero Secret names no
+// secret.
 type Secret struct {
 	Name    string
 	Cluster string // cluster of the gRPC server, xds.SDSCluster for the proxy's agent; empty: the control plane over ADS
 }
 
-// OverQUIC reports whether HTTP/3 may be served with the settings: they terminate TLS and request no certificate from
-// clients. Over HTTP/3 Envoy requests no client certificate, so a server that requires one would be open to everybody.
+// OverQUIC reports whether HTTP/3 may be served with the settings. The settings must terminate TLS and request no
+// certificate from clients. Over HTTP/3 Envoy requests no client certificate, so a server that requires one would be
+// open to everybody.
 func (s ServerTLS) OverQUIC() bool { return s.terminates() && !s.requestsClientCertificate() }

@@ -1,9 +1,9 @@
 // Package listener builds Envoy's listeners. Each Spec, a value such as Outbound or VirtualInbound, contains all
 // inputs of one listener. Its method Build encodes the listener as an xds.Resource, which is immutable. Equal Specs
-// give equal resources. Nothing in a Spec is changed, so all methods are safe for concurrent use.
+// give equal resources. No method changes the Spec, so all methods are safe for concurrent use.
 //
 // The patches of a Spec are the patches of EnvoyFilters that may match the listener. A capability (Caps) is a filter
-// or feature that the proxy's build of Envoy has.
+// or feature that the proxy's build of Envoy or its agent has.
 //
 // Owns: nothing. Reads: its Specs only. Never: the snapshot of all records, a view (the configuration of a group of
 // proxies), a clock.
@@ -35,13 +35,15 @@ var MeshFields = []protoreflect.Name{
 type Common struct {
 	Mesh *model.Mesh // nil: Istio's defaults
 	Caps xds.Caps    // capabilities of the proxy; filters that it lacks are left out
-	// Listening has the IP families, HTTP/1.0 and the idle timeout that the proxy's node states.
+	// Listening has settings that the proxy's node states: the IP families, whether HTTP/1.0 is accepted, and the
+	// idle timeout.
 	xds.Listening
 	Telemetry telemetry.Spec           // settings for the direction of the listener
 	Patches   intern.List[model.Patch] // patches that may match the listener or the routes inside an inbound listener
 	// Extensions are the filters of WasmPlugins and TrafficExtensions for the direction of the listener, by priority.
 	Extensions intern.List[extension.Filter]
-	// Proxy holds the settings of headers and connections, from the proxy's ProxyConfig or else the mesh's.
+	// Proxy holds the settings of headers and connections. They are from the proxy's ProxyConfig, or else from the
+	// mesh's default.
 	Proxy proxyconfig.Listeners
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
@@ -59,18 +61,18 @@ type Outbound struct {
 	// Route is the name of the route configuration for HTTP (RDS over ADS); empty: the listener has no HTTP chain.
 	Route string
 	// Sniff states that the protocol of a port with a Route is unknown. If Sniff, TCP or Fallback is set, the HTTP
-	// inspector detects HTTP, and other connections go to TCP or Fallback. If none is set, every connection is HTTP.
-	// For a proxy without the inspector, every connection is TCP if Sniff is set together with TCP or Fallback, and
-	// HTTP otherwise.
+	// inspector detects HTTP, and connections without HTTP go to TCP or Fallback. If none of the three is set, every
+	// connection is HTTP. If the proxy lacks the inspector, the protocol of all connections is fixed. It is TCP if
+	// Sniff is set together with TCP or Fallback, and HTTP otherwise.
 	Sniff bool
-	// TCP are the chains for connections of other protocols than HTTP. The first chain that matches receives a
+	// TCP are the chains for connections whose protocol is not HTTP. The first chain that matches receives a
 	// connection.
 	TCP intern.List[Chain]
-	// Fallback is the cluster for connections that no chain matches; empty: they are closed.
+	// Fallback is the cluster for connections that no chain matches; empty: such connections are closed.
 	Fallback string
 	GRPCWeb  bool // a service behind Route speaks gRPC-Web
-	// Dynamic are the wildcard hosts of Route, sorted. The proxy resolves a name that they cover when a client requests
-	// it.
+	// Dynamic are the wildcard hosts of Route, sorted. If a client requests a name that one of them covers, the proxy
+	// resolves the name.
 	Dynamic          intern.List[string]
 	dnscache.Unknown // settings of requests to unknown hosts by Route
 }
@@ -78,12 +80,12 @@ type Outbound struct {
 // Chain is one TCP filter chain. Empty SNI and CIDRs match every connection.
 type Chain struct {
 	SNI        intern.List[string]
-	CIDRs      intern.List[string] // destination, "ip" or "ip/length"
+	CIDRs      intern.List[string] // destination addresses, "ip" or "ip/length"
 	Targets    intern.List[Target] // one, or several by weight; empty: connections are closed
 	StatPrefix string              // prefix of the statistics; empty: the name of the cluster
 	Protocol   model.Protocol      // protocol of the port
 	// Dynamic is a wildcard host, for a chain with one target. The proxy resolves the name in the client's SNI and
-	// connects to DynamicPort. Empty: the target's cluster has endpoints.
+	// connects to DynamicPort. Empty: the proxy connects to the endpoints of the target's cluster.
 	Dynamic     string
 	DynamicPort uint32
 	Rule        *model.DestinationRule // the rule of the host; nil: no rule applies
@@ -141,13 +143,14 @@ type InboundPort struct {
 	// ServicePort is the port of the service, which the name of the virtual host (inbound|http|port) contains.
 	ServicePort uint32
 	MTLS        MTLS
-	// Ended has the settings of TLS that the proxy terminates with certificates of the workload, not of the mesh. It
-	// is set only if MTLS is Plain; the zero value: the proxy terminates no such TLS.
+	// Ended has the settings of TLS that the proxy terminates with certificates of the workload, not of the mesh.
+	// Callers set Ended only if MTLS is Plain. The zero value: the proxy terminates no such TLS.
 	Ended ServerTLS
 }
 
 // ServerTLS holds the settings of TLS termination at a Sidecar's ingress listener or a Gateway's server. It is
-// comparable. The zero ServerTLS terminates no TLS. The Protocol of a port with TLS is the protocol inside TLS.
+// comparable. The zero ServerTLS terminates no TLS. For a port with such settings, InboundPort.Protocol is the
+// protocol inside TLS.
 type ServerTLS struct {
 	// Mode is SIMPLE, MUTUAL, OPTIONAL_MUTUAL or ISTIO_MUTUAL. Only ISTIO_MUTUAL uses the mesh's certificates.
 	Mode             networkingv1.ServerTLSSettings_TLSmode
@@ -167,7 +170,7 @@ type ServerTLS struct {
 	// not pinned.
 	Keys, Hashes    intern.List[string]
 	Ciphers, Curves intern.List[string] // empty: Envoy's defaults
-	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: those of the port's Protocol
+	ALPN            intern.List[string] // protocols that the proxy negotiates; empty: as for the port's Protocol
 	// Least and Most are the minimum and maximum versions of TLS; TLS_AUTO: Envoy's default.
 	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
 }
@@ -178,7 +181,7 @@ type Ingress struct {
 	Name string
 	Bind string              // an IP, or unix://path
 	Also intern.List[string] // further IPs of the listener
-	// Inner is the traffic of the listener. Its Port is also the port of the listener, which is ignored for a Unix
+	// Inner is the traffic of the listener. Inner.Port is also the port of the listener; it is ignored for a Unix
 	// socket.
 	Inner InboundPort
 	// Closed, Policies, Authentications and Authorizers have the same meaning as in VirtualInbound.

@@ -24,7 +24,7 @@ import (
 // tcpProxyName is Envoy's name of the TCP proxy filter.
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
 
-// filter encodes a configuration and returns a network filter with it.
+// filter encodes a configuration, and returns a network filter with this configuration.
 func filter(name string, config proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(config)}}
 }
@@ -34,8 +34,8 @@ func packedFilter(name string, config *anypb.Any) *listenerv3.Filter {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
 }
 
-// blackHole returns a filter that closes connections, because its cluster has no endpoints. As in Istio, it writes no
-// access log.
+// blackHole returns a TCP proxy filter that closes all connections, because its cluster has no endpoints. As in
+// Istio, the filter writes no access log.
 func blackHole() *listenerv3.Filter {
 	return filter(tcpProxyName, tcpProxyTo(xds.BlackHole))
 }
@@ -89,9 +89,9 @@ func (c Common) tcpFilters(
 	return append(filters, filter(tcpProxyName, p))
 }
 
-// proxy returns the TCP proxy of one outbound chain. Among several targets, those of weight 0 receive no connections. A
-// chain without targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP
-// proxy, and Envoy requests the tunnel's host from it
+// proxy returns the TCP proxy of one outbound chain. Among several targets, those of weight 0 receive no connections.
+// A chain without targets closes its connections. If the rule of a single target has a tunnel, the target is an HTTP
+// proxy, and Envoy requests the tunnel's host from the target
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// terminates reports whether the proxy terminates TLS: the settings are not zero.
+// terminates reports whether the proxy terminates TLS. This is the case if the settings are not zero.
 func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
 // requestsClientCertificate reports whether the proxy requests a certificate from clients.
@@ -29,9 +29,9 @@ func (c Common) needsTLSInspector(p InboundPort) bool {
 }
 
 // serverTLS returns the TLS context of a server. The ALPN protocols are those of s, or else alpn. Certificates come
-// over SDS or from files. If the proxy's agent supports files (xds.CapFileSecrets), it reads them, and again after each
-// change; otherwise Envoy reads them once. If no client certificate is requested, the context states no verification,
-// because Envoy refuses names of clients without authorities.
+// over SDS or from files. If the proxy's agent supports files (xds.CapFileSecrets), the agent reads the files, and
+// reads them again after each change. Otherwise Envoy reads the files once. If no client certificate is requested,
+// the context states no verification, because Envoy refuses accepted names that are stated without authorities.
 func (c Common) serverTLS(s ServerTLS, alpn []string) *tlsv3.DownstreamTlsContext {
 	if s.ALPN.Len() > 0 {
 		alpn = s.ALPN.All()
@@ -52,7 +52,7 @@ func (s ServerTLS) params() *tlsv3.TlsParameters {
 	if s.Ciphers.Len()+s.Curves.Len()+int(s.Least)+int(s.Most) == 0 {
 		return nil
 	}
-	return &tlsv3.TlsParameters{ // versions have the same numbers as Envoy's
+	return &tlsv3.TlsParameters{ // Istio and Envoy number the TLS versions equally
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Least), TlsMaximumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Most),
 		CipherSuites: s.Ciphers.All(), EcdhCurves: s.Curves.All(),
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // MergesBootstrap reports whether a patch merges its value into the bootstrap (BOOTSTRAP MERGE). As in istiod
-// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and other operations have no effect,
+// (pilot/pkg/xds/bootstrapds.go), the context of the patch is ignored, and all other operations have no effect,
 // MERGE_AND_REPLACE_LIST included.
 func MergesBootstrap(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP &&
@@ -25,8 +25,9 @@ func MergesBootstrap(p model.Patch) bool {
 var agentClusters = []string{"xds-grpc", xds.SDSCluster, "prometheus_stats"}
 
 // validateBootstrap returns an error for a field of the bootstrap that only the agent may set: the node, the address of
-// the admin interface, and the sources of configuration. The agent and the control plane depend on them to identify the
-// proxy. Other fields are not checked, because the author of a proxy's EnvoyFilters decides about its behaviour anyway.
+// the admin interface, and the sources of configuration. The agent and the control plane depend on them to identify
+// the proxy. Other fields are not checked, because the author of EnvoyFilters determines the proxy's behaviour
+// anyway.
 func validateBootstrap(p model.Patch, b *bootstrapv3.Bootstrap) error {
 	own := func(field, what string) error {
 		return faultOf(p, problem.NotSupported, "patch.value."+field, errors.New(what+": the agent's own, which patches leave as it is"))

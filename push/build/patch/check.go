@@ -21,8 +21,8 @@ func Check(m proto.Message) error {
 	return checkAnys(m.ProtoReflect())
 }
 
-// checkAnys validates the messages in the Anys below a message. It visits only fields that may contain an Any, because
-// most fields cannot (in a cluster addresses, durations, metadata).
+// checkAnys validates the messages in the Anys below a message. It visits only fields that may contain an Any. Most
+// fields cannot contain an Any: in a cluster, for example, addresses, durations and metadata.
 func checkAnys(m protoreflect.Message) error {
 	if holder, ok := m.Interface().(*anypb.Any); ok {
 		return checkAny(holder)
@@ -82,8 +82,8 @@ func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor
 	return out
 }
 
-// holdsAny reports whether an Any is possible in a field or below it. seen contains the types that were visited
-// already, so that the search ends for recursive types.
+// holdsAny reports whether an Any is possible in a field or below the field. seen contains the types that were
+// visited already, so that the search ends for recursive types.
 func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
 	if fd.IsMap() {
 		fd = fd.MapValue()

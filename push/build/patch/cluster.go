@@ -12,9 +12,9 @@ import (
 )
 
 // ClusterMatches reports whether a patch of CLUSTER (MERGE or REMOVE) matches the cluster with a context and a name.
-// hosts are the hosts of the services behind an inbound cluster, because its name has no host. For other clusters,
-// hosts are ignored. If the match states a name, its other fields are ignored. A match on a host, port or subset never
-// matches a static cluster, which lacks these
+// hosts are the hosts of the services behind an inbound cluster, because the name of an inbound cluster has no host.
+// For other clusters, hosts are ignored. If the match states a name, its other fields are ignored. A match on a host,
+// port or subset never matches a static cluster, since the name of a static cluster has no host, port and subset
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
 func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	c := p.Config()
@@ -43,9 +43,9 @@ func RemovesCluster(p model.Patch) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE
 }
 
-// AddsCluster reports whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the cluster's
-// name. A patch without a context adds one cluster, for outbound traffic. ok is also false if the value is not a valid
-// cluster (Problem returns the reason); name then has no meaning.
+// AddsCluster reports in ok whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the
+// cluster's name. A patch without a context adds one cluster, for outbound traffic. ok is also false if the value is
+// not a valid cluster (Problem returns the reason); name then has no meaning.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
@@ -64,8 +64,8 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 // Cluster returns a copy of a cluster into which the patches of CLUSTER MERGE are merged, in order. It returns c itself
 // if no patch merges. A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out.
 // The name stays, because it identifies the resource. A patch that changes the type of the cluster removes the EDS
-// settings. There is an error for each patch that is left out (Left), and for each patch that states another name (a
-// model.Problem).
+// settings. The result has an error for each patch that is left out (Left), and for each patch that states a
+// different name (a model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil

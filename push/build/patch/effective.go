@@ -8,11 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// lists interns the lists of patches that Effective passes to build. It holds them weakly.
+// lists interns the lists of patches that Effective passes to build. The table references them weakly.
 var lists intern.Table[model.Patch]
 
-// VersionOf returns r.Version, or err if err is not nil. It converts the results of a builder to those of build in
-// Effective.
+// VersionOf returns r.Version, or err if err is not nil. It converts the results of a builder to the results that
+// Effective expects of its argument build.
 func VersionOf(r *xds.Resource, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -21,10 +21,10 @@ func VersionOf(r *xds.Resource, err error) (string, error) {
 }
 
 // Effective returns the patches that change a resource, in order of application; nil if no patch does. build builds
-// the resource with a list of patches and returns its version. It must give equal versions for equal lists. An error
-// of build counts as a version. A patch is effective in either of two cases: adding it to the patches before it
-// changes the version, or removing it from all patches does. With n patches, Effective calls build n+1 times, and once
-// more for each patch to which the first case does not apply.
+// the resource with a list of patches and returns its version. build must return equal versions for equal lists. An
+// error of build counts as a version. A patch is effective in two cases: the version changes when the patch is added
+// to the patches before it, or the version changes when the patch is removed from all patches. With n patches,
+// Effective calls build n+1 times, and once more for each patch to which the first case does not apply.
 func Effective(
 	patches intern.List[model.Patch], build func(intern.List[model.Patch]) (version string, err error),
 ) (effective []model.Patch) {

@@ -11,22 +11,23 @@ import (
 )
 
 // RoutePatches holds the patches of HTTP_ROUTE for the routes of one virtual host. RoutesOf creates it. The caller
-// calls Change for each route, then Add. Patches that are left out are recorded inside. It is not safe for concurrent
-// use.
+// calls Change for each route, then Add. RoutePatches also records which patches are left out. It is not safe for
+// concurrent use.
 type RoutePatches struct {
 	*omissions
 	changes []model.Patch    // patches that merge into routes or remove them
 	adds    []model.Patch    // patches that add routes
-	kinds   map[string]kinds // maps a name of routes ("": every name) to the types of actions that changes match
+	kinds   map[string]kinds // maps a route's name ("": every name) to the types of actions that changes match
 }
 
 // kinds is a set of types of actions. It has a bit for each RouteMatch_Action.
 type kinds uint8
 
 // HeadOf applies the patches of VIRTUAL_HOST to head, a virtual host without its routes. It returns nil if a patch
-// removes the virtual host. The routes of the result come from patches. If keeps is true, they follow the routes of
-// the virtual host; otherwise they replace these routes. HeadOf may change head, so the caller must own it. Patches
-// that are left out are not reported here; ApplyVirtualHost reports them.
+// removes the virtual host. The routes of the result are only the routes that patches state. If keeps is true, these
+// routes follow the original routes of the virtual host; otherwise they replace the original routes. HeadOf may
+// change head, so the caller must own it. Patches that are left out are not reported here; ApplyVirtualHost reports
+// them.
 func HeadOf(head *routev3.VirtualHost, patches []model.Patch) (vh *routev3.VirtualHost, keeps bool) {
 	itself := filterPatches(patches, changesHost)
 	if len(itself) == 0 {
@@ -52,8 +53,8 @@ func changesHost(p model.Patch) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST
 }
 
-// applyToHost returns a copy of vh with patches of VIRTUAL_HOST, or nil if a patch removes vh. Patches whose result
-// Envoy would refuse are left out and recorded in l.
+// applyToHost returns a copy of vh to which the patches of VIRTUAL_HOST are applied, or nil if a patch removes vh.
+// Patches whose result Envoy would refuse are left out and recorded in l.
 func applyToHost(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
 	return applyAccepted(l, patches, func(some []model.Patch) (*routev3.VirtualHost, []error) {
 		return changeVirtualHost(vh, l.resource, some)
@@ -92,8 +93,9 @@ func (r *RoutePatches) Matches(route *routev3.Route) bool {
 	return (r.kinds[""]|r.kinds[route.GetName()])&(all|1<<kindOf(route)) != 0
 }
 
-// Change returns a copy of a route with the patches that match it, or nil if a patch removes the route. If Matches is
-// false, it returns the route itself. Patches whose result Envoy would refuse are left out.
+// Change returns a copy of a route to which the matching patches are applied, or nil if a patch removes the route. If
+// Matches returns false for the route, Change returns the route itself. Patches whose result Envoy would refuse are
+// left out.
 func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	if !r.Matches(route) {
 		return route
@@ -103,9 +105,9 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 	})
 }
 
-// Add inserts the routes that patches add, and returns all routes. It may change the slice routes, but not its
-// elements, of which it reads only the names and the types of actions. The added routes are shared and read-only. It
-// calls pause after each patch.
+// Add inserts the routes that patches add, and returns all routes. It may change the array of its argument, but not
+// the routes in it. Of these routes it reads only the names and the types of actions. The added routes are shared and
+// read-only. It calls pause after each patch.
 func (r *RoutePatches) Add(routes []*routev3.Route, pause func()) []*routev3.Route {
 	for _, p := range r.adds {
 		routes = addRoute(r.omissions, routes, p)

@@ -13,8 +13,9 @@ import (
 )
 
 // InboundRoutes returns the properties, for matching, of the route configuration for an inbound cluster. Such a route
-// configuration is part of a listener and has the name of the cluster. Its port is the one in the name: 8080 for
-// inbound|8080||, and 0 for InboundPassthroughCluster (istio: pilot/pkg/networking/core/envoyfilter/rc_patch.go).
+// configuration is part of a listener and has the name of the cluster. The Port of the result is the port in the
+// name: 8080 for inbound|8080||, and 0 for InboundPassthroughCluster (istio:
+// pilot/pkg/networking/core/envoyfilter/rc_patch.go).
 func InboundRoutes(cluster string) RouteConfig {
 	_, port, _, _, _ := xds.ParseCluster(cluster)
 	return RouteConfig{Name: cluster, Port: port, Context: networkingv1.EnvoyFilter_SIDECAR_INBOUND}
@@ -24,9 +25,10 @@ func InboundRoutes(cluster string) RouteConfig {
 // result. The order is Istio's: ROUTE_CONFIGURATION, then VIRTUAL_HOST and HTTP_ROUTE for each virtual host, then the
 // added virtual hosts. It may change rc, so the caller must own rc.
 //
-// A patch that does not decode, or whose result Envoy would refuse, is left out. A domain that an earlier virtual host
-// has is left out too, without an error, because Envoy would refuse the listener. There is an error for each patch
-// that is left out (Left), and for each patch that states another name (a model.Problem).
+// A patch that does not decode, or whose result Envoy would refuse, is left out. A domain that an earlier virtual
+// host has is removed without an error, because Envoy would refuse the listener. A virtual host without domains is
+// removed too. The result has an error for each patch that is left out (Left), and for each patch that states a
+// different name (a model.Problem).
 func RouteConfiguration(
 	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
 ) (*routev3.RouteConfiguration, []error) {

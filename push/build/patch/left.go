@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Left is the error of a patch that is left out of a resource. Its text is that of the embedded Problem: object, field
-// and reason.
+// Left is the error of a patch that is left out of a resource. The text is the text of the embedded Problem: object,
+// field and reason.
 type Left struct {
 	model.Problem
 	Resource string // type and name of the resource, such as "listener 0.0.0.0_80"
@@ -38,10 +38,10 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 	return err != nil
 }
 
-// applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the others in l.
-// If Envoy would refuse the resource with all patches, it finds the refused patches by bisection, which is cheap if
-// they are few. Each patch is tried together with the accepted patches before it. build returns a new resource at each
-// call, and the errors of patches that it skipped.
+// applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the refused
+// patches in l. If Envoy would refuse the resource with all patches, it finds the refused patches by bisection, which
+// is cheap if they are few. Each patch is tried together with the accepted patches before it. build must return a new
+// resource at each call, and the errors of the patches that it left out.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	built, faults := build(patches)
 	err := Check(built)

@@ -18,10 +18,10 @@ import (
 // https://istio.io/latest/docs/reference/config/networking/envoy-filter/. For details that the page does not specify,
 // they follow Istio's code.
 
-// ListenerMatches reports whether a patch may change a listener, so that the listener's Spec must contain it. context
-// is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. Only properties of the whole
-// listener are compared; Listener compares the chains and filters. It returns false for patches that add or remove
-// whole listeners; AddsListener and RemovesListener are for these.
+// ListenerMatches reports whether a patch may change a listener. The listener's Spec must contain all such patches.
+// context is the direction of the listener, or GATEWAY. port is 0 for a listener on a Unix socket. Only properties of
+// the whole listener are compared; Listener compares the chains and filters. It returns false for patches that add or
+// remove whole listeners: see AddsListener and RemovesListener.
 func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32) bool {
 	c := p.Config()
 	switch c.GetApplyTo() {
@@ -58,8 +58,9 @@ func AddsListener(p model.Patch) bool {
 // isVirtual reports whether a name is that of a listener for redirected connections.
 func isVirtual(name string) bool { return name == xds.VirtualInbound || name == xds.VirtualOutbound }
 
-// matchesListener reports whether a patch matches the context, name and port of a listener. In a match on a virtual
-// listener, the port means the port of a chain, except in LISTENER patches; matchesChain compares it.
+// matchesListener reports whether a patch matches the context, name and port of a listener. If the listener is
+// virtual and the patch is not a LISTENER patch, the port of the match is the port of a chain: then matchesChain
+// compares this port.
 func matchesListener(
 	c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context networkingv1.EnvoyFilter_PatchContext, name string, port uint32,
 ) bool {
@@ -76,12 +77,12 @@ func matchesListener(
 	return m.GetPortNumber() == port
 }
 
-// Listener returns a copy of a listener with the patches that match it. context is the direction of the listener, or
-// GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER for each
-// chain, then the added chains. A patch that does not decode, or whose result violates a constraint of Envoy's API, is
-// left out, because Envoy would refuse every listener of the response. The name stays, because it identifies the
-// listener. There is an error for each patch that is left out (Left), and for each patch that states another name (a
-// model.Problem).
+// Listener returns a copy of a listener to which the matching patches are applied. context is the direction of the
+// listener, or GATEWAY. The order is Istio's: LISTENER, LISTENER_FILTER, then FILTER_CHAIN, NETWORK_FILTER and
+// HTTP_FILTER for each chain, then the added chains. A patch that does not decode, or whose result violates a
+// constraint of Envoy's API, is left out, because Envoy would refuse every listener of the response. The name stays,
+// because it identifies the listener. The result has an error for each patch that is left out (Left), and for each
+// patch that states a different name (a model.Problem).
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -100,8 +101,8 @@ type listenerPatches struct {
 	omissions
 }
 
-// applyToListener returns a copy of a listener with the patches. It does not validate the result. There is an error for
-// each patch that does not decode, and for each patch that states another name.
+// applyToListener returns a copy of a listener with the patches. It does not validate the result. The result has an
+// error for each patch that does not decode, and for each patch that states a different name.
 func applyToListener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
@@ -168,7 +169,7 @@ func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// rawBuffer is Envoy's transport socket of a chain that states none.
+// rawBuffer is Envoy's transport socket for a chain that states no transport socket.
 const rawBuffer = "envoy.transport_sockets.raw_buffer"
 
 // matchesChain reports whether the filterChain in the match of a patch matches a chain. For virtual listeners it also

@@ -20,7 +20,8 @@ type named interface {
 	GetTypedConfig() *anypb.Any
 }
 
-// anchor is the filter that the match of a patch states. The patch changes it, or inserts its value beside it.
+// anchor is the filter that the match of a patch states. The patch changes this filter, or inserts the patch's value
+// beside it.
 type anchor struct {
 	name   string
 	stated bool // the match states a filter
@@ -43,8 +44,8 @@ func httpAnchor(p model.Patch) anchor {
 // INSERT_AFTER at the end, and REPLACE and REMOVE have no effect.
 //
 // isTerminal reports whether a filter must be the last; it may be nil. Where Istio would append a value behind such a
-// filter, the value is inserted before it, because Envoy would refuse the listener. It fails if the value does not
-// decode; the list is then unchanged.
+// filter, the value is inserted before the filter, because Envoy would refuse the listener otherwise. editFilters
+// fails if the value does not decode; the list is then unchanged.
 func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
@@ -82,8 +83,9 @@ func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal
 	return slices.Insert(list, at, fresh), nil
 }
 
-// mergeFilter merges one patch into one filter, if the patch matches it. A patch without an anchor matches filters with
-// the same type of configuration. It fails if the value does not decode; the filter is then unchanged.
+// mergeFilter merges one patch into a filter if the patch matches the filter. A patch without an anchor matches
+// filters with the same type of configuration. mergeFilter fails if the value does not decode; the filter is then
+// unchanged.
 func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil

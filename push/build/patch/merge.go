@@ -24,8 +24,8 @@ import (
 // position matches the prefix of protojson's errors, which contains a position in the JSON text.
 var position = regexp.MustCompile(`^proto:\s*(syntax error )?\(line \d+:\d+\): `)
 
-// readable returns an error of protojson without parts that are useless for users: positions in generated JSON, and the
-// no-break spaces by which protobuf keeps programs from comparing its texts.
+// readable returns an error of protojson without parts that are useless for users. These are positions in generated
+// JSON, and the no-break spaces by which protobuf keeps programs from comparing error texts.
 func readable(err error) error {
 	return errors.New(position.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
@@ -47,8 +47,8 @@ func merges(p model.Patch) bool {
 //   - Entries of maps are replaced.
 //   - An Any is merged with an Any of the same type, and replaced otherwise.
 //
-// A value with a transport_socket is merged like other values; Istio merges only its transport_socket. Afterwards the
-// message and the value share the values of maps, so these are read-only.
+// A value with a transport_socket is merged like other values; Istio merges only the transport_socket of such a
+// value. After Merge, the message and the patch's value share the values of maps, so these values are read-only.
 //
 // Merge fails if the value does not decode, or if an Any in the message does not decode. In the latter case a part of
 // the value may be merged already. The error is a model.Problem of the patch.
@@ -78,8 +78,8 @@ type entry struct {
 	value protoreflect.Value
 }
 
-// fieldsOf returns the fields that a message states. The search for them costs more than merging them, so callers do it
-// once for each value.
+// fieldsOf returns the fields that a message states. The search for these fields costs more than a merge, so callers
+// search once for each value.
 func fieldsOf(m protoreflect.Message) (all []field) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f := field{FieldDescriptor: fd, value: v}

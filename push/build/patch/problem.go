@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// messages maps the applyTo of a patch to a constructor of its value's message. Patches with another applyTo are not
-// supported.
+// messages maps the applyTo of a patch to a constructor of the message that the patch's value must be. Patches with
+// another applyTo are not supported.
 var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_LISTENER:            func() proto.Message { return &listenerv3.Listener{} },
 	networkingv1.EnvoyFilter_LISTENER_FILTER:     func() proto.Message { return &listenerv3.ListenerFilter{} },
@@ -35,9 +35,9 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 
 // Problem returns an error if a patch cannot be applied to any resource; builders skip such patches. The error is a
 // model.Problem that names the EnvoyFilter and the field. Reasons: the operation or the value is missing, the value
-// does not decode, a value to add or replace violates a constraint of Envoy's API, or a BOOTSTRAP patch states a field
-// that only the agent may set. A value to merge may be an incomplete message, so constraints are not checked for it.
-// The result is nil for REMOVE, and for an applyTo that this package does not support.
+// does not decode, a value to add or replace violates a constraint of Envoy's API, or a BOOTSTRAP patch states a
+// field that only the agent may set. The constraints are not checked for a value to merge, which may be an incomplete
+// message. The result is nil for REMOVE, and for an applyTo that this package does not support.
 func Problem(p model.Patch) error {
 	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
@@ -63,9 +63,9 @@ func Problem(p model.Patch) error {
 	return nil
 }
 
-// validateType returns an error if the value of a patch has a field of another type than Envoy's message, or an Any of
-// an unknown type. It ignores unknown fields and violated constraints, which Problem reports. A patch without a value
-// is valid.
+// validateType returns an error if a field of the patch's value does not have the type that Envoy's API states, or if
+// the value has an Any of an unknown type. It ignores unknown fields and violated constraints, which Problem reports.
+// A patch without a value is valid.
 func validateType(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
@@ -77,9 +77,9 @@ func validateType(p model.Patch) error {
 	return nil
 }
 
-// Validate validates every patch of an EnvoyFilter. refused has an error for each value that has a field of another
-// type than Envoy's message or an Any of an unknown type; the object must be refused because of it. warned has the
-// other errors of Problem. All errors are model.Problems.
+// Validate validates every patch of an EnvoyFilter. refused has an error for each value with a wrongly typed field or
+// an Any of an unknown type; such an error means that the whole object must be refused. warned has the remaining
+// errors of Problem. All errors are model.Problems.
 func Validate(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
@@ -97,12 +97,12 @@ func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)
 }
 
-// faultOf returns the error of fault with another code than problem.Invalid.
+// faultOf returns the error of fault, with the given code instead of problem.Invalid.
 func faultOf(p model.Patch, code problem.Code, field string, err error) error {
 	return model.Fault(p.Filter.Key, code, fmt.Sprintf("spec.configPatches[%d].%s", p.Index, field), err)
 }
 
-// Refused returns a model.Problem of the patch's value, for a value that decodes but that Envoy would refuse. err is
+// Refused returns the error, a model.Problem, for a patch's value that decodes but that Envoy would refuse. err is
 // the reason.
 func Refused(p model.Patch, err error) error {
 	return fault(p, "patch.value", err)

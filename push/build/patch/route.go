@@ -18,8 +18,8 @@ type RouteConfig struct {
 	Name    string
 	Port    uint32                                // port of the listener; 0: there is no single port
 	Context networkingv1.EnvoyFilter_PatchContext // SIDECAR_OUTBOUND, SIDECAR_INBOUND or GATEWAY
-	// ServerPorts are the ports that the servers of a gateway state, if Services map them to Port. A match may state one
-	// of them in place of Port.
+	// ServerPorts are the ports that the servers of a gateway state and that Services map to Port. A match may state
+	// such a port in place of Port.
 	ServerPorts intern.List[uint32]
 }
 
@@ -52,8 +52,8 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 }
 
 // serverOf parses the name https.PORT.PORTNAME.GATEWAY.NAMESPACE. It returns the name of the port, and the Gateway as
-// "namespace/name". As in istiod, both are empty for all other names. Names with a bind, and names of a Gateway with a
-// dot, are among these.
+// "namespace/name". As in istiod, both results are empty for a name of any other form. This includes names with a
+// bind, and names in which the name of the Gateway has a dot.
 func serverOf(name string) (portName, gateway string) {
 	if parts := strings.Split(name, "."); len(parts) == 5 && parts[0] == "https" {
 		return parts[2], parts[4] + "/" + parts[3]
@@ -61,8 +61,9 @@ func serverOf(name string) (portName, gateway string) {
 	return "", ""
 }
 
-// VirtualHostMatches reports whether a patch of VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE may change a
-// virtual host of a route configuration, so that the virtual host's Spec must contain it. Domains are not compared.
+// VirtualHostMatches reports whether a patch may change a virtual host of a route configuration. Such a patch is for
+// VIRTUAL_HOST (MERGE, REMOVE or REPLACE) or HTTP_ROUTE, and the virtual host's Spec must contain it. Domains are not
+// compared.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
 	case networkingv1.EnvoyFilter_VIRTUAL_HOST:
@@ -82,7 +83,7 @@ func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 		operation(p) == networkingv1.EnvoyFilter_Patch_ADD && RouteConfigMatches(p, rc)
 }
 
-// MergesRouteConfig reports whether a patch of ROUTE_CONFIGURATION matches a route configuration and is merged into it.
+// MergesRouteConfig reports whether a patch is for ROUTE_CONFIGURATION, merges, and matches a route configuration.
 func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
 		merges(p) && RouteConfigMatches(p, rc)
@@ -90,8 +91,8 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 
 // ApplyRouteConfig returns a copy of rc into which the patches of ROUTE_CONFIGURATION are merged, in order. It returns
 // rc itself if there are no such patches. It does not compare the matches of patches with rc. The name stays, because
-// Envoy requested it. A patch that does not decode, or whose result Envoy would refuse, is left out. There is an error
-// for each patch that is left out (Left), and for each patch that states another name (a model.Problem).
+// Envoy requested it. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has
+// an error for each patch that is left out (Left), and for each patch that states a different name (a model.Problem).
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	patches = filterPatches(patches, func(p model.Patch) bool {
 		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
@@ -111,9 +112,10 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*r
 	return merged, l.faults
 }
 
-// ApplyVirtualHost applies the patches of VIRTUAL_HOST, then those of HTTP_ROUTE, that match the virtual host's name
-// and domains. It returns nil if a patch removes the virtual host. It may change vh, so the caller must own vh. A patch
-// that does not decode, or whose result Envoy would refuse, is left out; there is an error for each of these (Left).
+// ApplyVirtualHost applies the patches that match the virtual host's name and domains, first those of VIRTUAL_HOST,
+// then those of HTTP_ROUTE. It returns nil if a patch removes the virtual host. It may change vh, so the caller must
+// own vh. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has an error
+// (Left) for each patch that is left out.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	l := &omissions{resource: "virtual host " + vh.GetName()}
 	if itself := filterPatches(patches, changesHost); len(itself) > 0 {
@@ -153,7 +155,7 @@ func changeVirtualHost(
 	return vh, l.faults
 }
 
-// filterPatches returns the patches for which holds returns true, in order.
+// filterPatches returns the patches that the predicate accepts, in order.
 func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []model.Patch) {
 	for _, p := range patches {
 		if holds(p) {
@@ -163,9 +165,9 @@ func filterPatches(patches []model.Patch, holds func(model.Patch) bool) (some []
 	return some
 }
 
-// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It changes and removes routes first,
-// and then adds routes. So added routes are never changed, and a patch may insert beside a route that an earlier patch
-// added.
+// applyRoutes returns the routes of a virtual host with the patches of HTTP_ROUTE. It changes and removes routes
+// first, and then adds routes. Patches therefore never change added routes, and a patch may insert a route beside a
+// route that an earlier patch added.
 func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Route {
 	if patches.Empty() {
 		return routes
@@ -195,9 +197,10 @@ func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*rou
 	return r, l.faults
 }
 
-// addRoute inserts the route of a patch, and returns the routes. ADD appends it. INSERT_BEFORE and INSERT_AFTER insert
-// it beside the first route that matches, or without a route match at the start or the end. INSERT_FIRST inserts it at
-// the start. The three INSERT operations have no effect if no route matches the patch's route match.
+// addRoute inserts the route of a patch, and returns all routes. ADD appends the route. INSERT_BEFORE and
+// INSERT_AFTER insert it beside the first route that matches; if the patch has no route match, at the start or the
+// end. INSERT_FIRST inserts it at the start. If the patch has a route match that no route matches, the three INSERT
+// operations have no effect.
 func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {
@@ -240,13 +243,13 @@ func namesVirtualHost(p model.Patch, vhost string) bool {
 }
 
 // hasDomain reports whether a virtual host has the domain that the match of a patch states. It returns true if the
-// match states none.
+// match states no domain.
 func hasDomain(p model.Patch, vh *routev3.VirtualHost) bool {
 	domain := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetDomainName()
 	return domain == "" || slices.Contains(vh.GetDomains(), domain)
 }
 
-// routeMatch returns the match on a route of a patch, or nil.
+// routeMatch returns the part of a patch's match that is about a route, or nil.
 func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch {
 	return p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetRoute()
 }
@@ -261,7 +264,8 @@ func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY || want == kindOf(r)
 }
 
-// kindOf returns the type of a route's action, as matches state it. ANY stands for actions that matches cannot state.
+// kindOf returns the type of a route's action, in the form that matches use. It returns ANY for an action that no
+// match can state.
 func kindOf(r *routev3.Route) networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_Action {
 	switch r.GetAction().(type) {
 	case *routev3.Route_Route:

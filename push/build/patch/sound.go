@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mergedInto returns m with a patch merged into it. If Envoy would refuse the result, it returns m unchanged and
-// records the patch in l. Most values cannot make a valid message invalid (mergesSafely); these are merged into m
-// itself. Other values are merged into a copy, which is validated. The caller must own m.
+// mergedInto merges a patch into m and returns the result. If Envoy would refuse the result, mergedInto returns m
+// unchanged and records the patch in l. Most values cannot make a valid message invalid (mergesSafely); such a value
+// is merged into m itself. Any other value is merged into a copy, which is validated. The caller must own m.
 func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	if valueOf(p, m.ProtoReflect().Type()).mergesSafely(m.ProtoReflect()) {
 		l.omit(p, Merge(p, m))
@@ -24,8 +24,8 @@ func mergedInto[M proto.Message](l *omissions, p model.Patch, m M) M {
 	return with
 }
 
-// soundness states which valid messages stay valid when a value is merged into them. The length of lists is not
-// considered.
+// soundness states which valid messages stay valid when a certain value is merged into the message. Constraints on
+// the length of lists are not considered.
 type soundness struct {
 	never bool // no message is certain to stay valid
 	// parts are the paths of the messages in the value that lack required fields. A message stays valid if it already
@@ -74,7 +74,7 @@ type violation interface {
 }
 
 // lacks reports whether all violations of a message m are missing fields, and adds the paths of messages with missing
-// fields to parts. at is the path of m, and err is the error of its validator.
+// fields to s.parts. at is the path of m, and err is the error of the validator of m.
 func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescriptor, err error) bool {
 	all, is := err.(interface{ AllErrors() []error })
 	if err != nil && !is {
@@ -105,8 +105,8 @@ func (s *soundness) lacks(m protoreflect.Message, at []protoreflect.FieldDescrip
 	return true
 }
 
-// statedAs returns the populated field of m with a name in Go's spelling. If the name is that of a oneof with a
-// populated field, it returns nil and true.
+// statedAs returns the populated field of m with a name in Go's spelling. If m has a oneof of this name with a
+// populated field, statedAs returns nil and true.
 func statedAs(m protoreflect.Message, name string) (found protoreflect.FieldDescriptor, stated bool) {
 	name, _, _ = strings.Cut(name, "[")
 	same := func(n protoreflect.Name) bool {

@@ -23,13 +23,13 @@ type decoded struct {
 	fields  func() []field   // returns the fields that the message states, which are computed once
 }
 
-// values caches the decoded patches of each EnvoyFilter while its record is alive. So a patch is decoded once for all
-// resources.
+// values caches the decoded patches of each EnvoyFilter until its record is garbage-collected. A patch is therefore
+// decoded once for all resources.
 var values sync.Map // weak.Pointer[model.EnvoyFilter] -> *sync.Map of valueKey -> func() decoded
 
 // valueKey identifies a patch of an EnvoyFilter, decoded as a type of message.
 type valueKey struct {
-	index int // of the patch in the EnvoyFilter
+	index int // index of the patch in the EnvoyFilter
 	of    protoreflect.FullName
 }
 
@@ -90,9 +90,10 @@ func wholeValue[M proto.Message](p model.Patch) (M, error) {
 	return m, err
 }
 
-// Decode decodes the patch's value into a message of Envoy, whose former fields are cleared. The message shares nothing
-// with the patch. It fails if the value is missing, or has an unknown field, a value of another type, or an Any of an
-// unknown type. The error is a model.Problem that names the EnvoyFilter and the field; into is then unchanged.
+// Decode decodes the patch's value into a message of Envoy, and clears the message's former fields. The message
+// shares nothing with the patch. Decode fails if the value is missing, or has an unknown field, a value of another
+// type, or an Any of an unknown type. The error is a model.Problem that names the EnvoyFilter and the field. After an
+// error the message is unchanged.
 func Decode(p model.Patch, into proto.Message) error {
 	value := valueOf(p, into.ProtoReflect().Type())
 	if value.err != nil {

@@ -21,9 +21,10 @@ func hostPort(bind string, port uint32) string {
 }
 
 // Problems returns an error for each field of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41); nil
-// if all can be enforced. Servers do not support external authorization, tokens, path templates and TLS server names.
-// They refuse rules on some headers, and never see some others. Server.Build makes a server with such a policy refuse
-// all calls. Each element of policies must be an AuthorizationPolicy.
+// if all fields can be enforced. gRPC servers do not support external authorization, tokens, path templates and TLS
+// server names. They refuse rules on some headers, and do not present some further headers to rules. If Problems
+// reports a policy of a server, Server.Build makes the server refuse all calls. Each element of policies must be an
+// AuthorizationPolicy.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
 		add := func(field, format string, args ...any) {
@@ -83,7 +84,7 @@ func unenforceable(key string) string {
 	return ""
 }
 
-// denyOtherDomains returns rules that refuse callers without an identity of the trust domains.
+// denyOtherDomains returns rules that refuse callers without an identity in one of the trust domains.
 func denyOtherDomains(domains []string) *rbacconfigv3.RBAC {
 	var members []*rbacconfigv3.Principal
 	for _, domain := range domains {

@@ -20,8 +20,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build encodes the API listener of a gRPC client, which requests the route configuration Route. The error is that of
-// xds.Encode.
+// Build encodes the API listener of a gRPC client. The listener refers to the route configuration Route. Errors are
+// those of xds.Encode.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -45,7 +45,7 @@ func serverName(bind string, port uint32) string {
 
 // Build encodes the listener of a gRPC server. The listener has one filter chain, for every connection. RBAC filters
 // enforce the policies, or refuse all calls if Closed is set or Problems reports a policy. The error names the
-// listener and the constraint of Envoy's API that it violates.
+// listener and the constraint of Envoy's API that the listener violates.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{
@@ -84,7 +84,7 @@ func (s Server) Build() (*xds.Resource, error) {
 }
 
 // rbacFilters returns the RBAC filters of a server. With mTLS, the first filter refuses callers outside of the mesh's
-// trust domains. For Envoy the TLS context states these domains; gRPC does not support that for servers.
+// trust domains. For Envoy the TLS context states these domains, but gRPC servers ignore them in the TLS context.
 func (s Server) rbacFilters() (filters []*hcmv3.HttpFilter) {
 	add := func(name string, rules *rbacconfigv3.RBAC) {
 		if rules != nil {

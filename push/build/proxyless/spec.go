@@ -11,13 +11,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Client is the input of the API listener of one name and port that clients may call.
+// Client is the input of the API listener for one name and port that clients may call.
 type Client struct {
 	Name  string // host:port, as in the client's target xds:///host:port
 	Route string // name of the route configuration: outbound|port||host
 }
 
-// Server is the input of the listener of one address and port of a gRPC server.
+// Server is the input of the listener for one address and port of a gRPC server.
 type Server struct {
 	Bind     string // an IP
 	Port     uint32

@@ -41,15 +41,15 @@ func (s Spec) head() (*routev3.RouteConfiguration, []error) {
 // Patched reports whether the Spec has patches, which may have no effect.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems returns the errors of patches that Build leaves out (patch.Left), or whose change of the name it leaves out
-// (a model.Problem).
+// Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
+// different name (a model.Problem); Build keeps the original name.
 func (s Spec) Problems() []error {
 	_, problems := s.head()
 	return problems
 }
 
-// Effective returns the patches that change the built configuration, in order of application. Other patches are
-// without effect or left out.
+// Effective returns the patches that change the built configuration, in order of application. All further patches
+// have no effect or are left out.
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some

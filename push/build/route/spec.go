@@ -1,5 +1,4 @@
-// Package route encodes route configurations: a small head, and after it the virtual hosts, which package vhost
-// encoded.
+// Package route encodes route configurations: a small head, followed by virtual hosts that package vhost has encoded.
 //
 // Owns: nothing. Reads: its Spec only. Never: the snapshot of all records, a view (the configuration of a group of
 // proxies); decodes a virtual host.

@@ -26,9 +26,9 @@ type Pair struct {
 }
 
 // Build encodes the certificate chain, the private key and the OCSP staple. The version is a hash of the public parts
-// and of the private key's MAC. The version is therefore equal on all replicas, and does not change when the same key
-// is encrypted again. The error is a model.Problem if the Secret has no certificate chain or Key is nil. The resource
-// contains the private key in plain text.
+// and of the private key's MAC. The version is therefore the same on all replicas, and does not change when the same
+// private key is encrypted again. The error is a model.Problem if the Secret has no certificate chain or Key is nil.
+// The resource contains the private key in plain text.
 func (s Pair) Build() (*xds.Resource, error) {
 	body := s.Secret.Spec
 	if len(body.GetChain()) == 0 || s.Key == nil {

@@ -15,10 +15,10 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// maxCounters and maxHistograms limit the statistics of one access log. A set of label values of requests needs one
-// counter and three histograms, and one of connections needs four counters. So Envoy counts 2,000 sets of requests, or
-// 500 sets of connections, and ignores further sets. A limit for the whole proxy would need a scope that all listeners
-// share (sharing_name), with which Envoy 1.40 crashes at the end of its validate mode.
+// maxCounters and maxHistograms limit the statistics of one access log. Each set of label values needs one counter
+// and three histograms for requests, or four counters for connections. Envoy thus counts 2,000 sets of requests, or
+// 500 sets of connections, and ignores further sets. A limit for the whole proxy would need a scope that all
+// listeners share (sharing_name), with which Envoy 1.40 crashes at the end of its validate mode.
 const (
 	maxCounters   = 2_000
 	maxHistograms = 3 * maxCounters
@@ -40,8 +40,9 @@ var plainCounts = func() map[Side]*accesslogv3.AccessLog {
 }()
 
 // Counts returns the access log that counts the requests or connections of a side, for proxies that count by access log
-// (ByLog). It returns nil for other proxies, and if metrics are off: by Metrics.Off, or by default, if no Telemetry has
-// settings of metrics and the mesh's default providers lack Prometheus. The result may be shared and is read-only.
+// (ByLog). It returns nil for other proxies, and if metrics are off. Metrics are off if Metrics.Off is set, or if no
+// Telemetry has settings of metrics and the mesh's default providers of metrics lack Prometheus. The result may be
+// shared and is read-only.
 func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
 	switch m := s.Metrics; {
 	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):
@@ -83,8 +84,8 @@ var (
 	}
 )
 
-// counts returns the access log for a side. It counts a request or connection once, at its end, even if an EnvoyFilter
-// makes Envoy write log entries at other moments too.
+// counts returns the access log for a side. The log counts each request or connection once, at the end, even if an
+// EnvoyFilter makes Envoy write log entries at other moments too.
 func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
 	metrics, end := ofConnections, dataaccesslogv3.AccessLogType_TcpConnectionEnd
 	if s.HTTP {

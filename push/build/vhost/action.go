@@ -1,6 +1,6 @@
 package vhost
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"errors"
@@ -76,7 +76,7 @@ func (d *routeBuilder) setAction(out *routev3.Route, rule *networkingv1.HTTPRout
 }
 
 // forward returns the action that forwards to one or several clusters. It adds the header operations of a single
-// destination to the route out. Those of several destinations belong to the weighted clusters.
+// destination to the route. With several destinations, the weighted clusters have the header operations.
 func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
 	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule), AppendXForwardedHost: d.Proxy.ForwardedHost}
 	setTimeout(action, rule.GetTimeout())
@@ -184,7 +184,8 @@ func (d *routeBuilder) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAct
 			Cluster:         cluster.String(),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
-			// As in Istio, the mirrored request keeps its host. No service would serve the host with Envoy's suffix -shadow.
+			// As in Istio, the mirrored request keeps its host. No service would serve the host with Envoy's suffix
+			// -shadow.
 			DisableShadowHostSuffixAppend: true,
 		})
 	}
@@ -234,8 +235,8 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	return nil
 }
 
-// operation returns the name of a route's spans: "host:port" and the matched path. The host and port belong to the
-// single resolved destination. Otherwise they are the VirtualService's name and the Spec's port.
+// operation returns the name of a route's spans: "host:port" and the matched path. Host and port are those of the
+// rule's only destination, if it is resolved. Otherwise they are the VirtualService's name and the Spec's port.
 func (d *routeBuilder) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {

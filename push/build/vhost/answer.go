@@ -1,6 +1,6 @@
 package vhost
 
-//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+//lint:file-ignore SA1019 users' YAML and deployed proxies still use deprecated fields
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ import (
 )
 
 // maxDirectResponse is the largest body of a direct response, in bytes. Package push/build/route raises Envoy's limit
-// of 4096 bytes to it.
+// of 4096 bytes to this size.
 const maxDirectResponse = 1 << 20
 
 // operations are the effects of one Headers message.
@@ -110,9 +110,8 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect returns the redirect action of a route with a match. It leaves out a port that is the default of the scheme;
-// without a scheme in the redirect, the traffic counts as plain HTTP. The error names the field that Envoy does not
-// support.
+// redirect returns the redirect action of a route with a match. It leaves out a port that is the default of the
+// scheme. A redirect without a scheme counts as http. The error names the field that Envoy does not support.
 func (d *routeBuilder) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMatch) (*routev3.RedirectAction, error) {
 	code, ok := redirectCodes[in.GetRedirectCode()]
 	if !ok {
@@ -189,8 +188,8 @@ func faultConfig(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 	return out
 }
 
-// fraction encodes a percentage with four decimal digits. It limits the percentage to 0 to 100. If p is nil, it encodes
-// otherwise, which it cuts to a whole percentage.
+// fraction encodes the percentage p with four decimal digits. If p is nil, it encodes the second argument, without
+// decimal digits. The result is limited to the range 0 to 100.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
 	if p == nil {
 		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}

@@ -210,7 +210,8 @@ func Problems(vs *model.VirtualService) []error {
 	return out
 }
 
-// defaultRoutes returns the only route of a host without a VirtualService. It sends all requests to the service.
+// defaultRoutes returns the only route of a host without a VirtualService. The route sends all requests to the
+// service.
 func (d *routeBuilder) defaultRoutes() []*routev3.Route {
 	var dest Destination
 	if all := d.Destinations.All(); len(all) > 0 {

@@ -146,8 +146,8 @@ func headerMatch(name string, in *networkingv1.StringMatch, without bool) (*rout
 	return out, nil
 }
 
-// matchesPresence reports whether a match tests only that a value is present. That is an empty match, an empty prefix,
-// or the regex "*", which is Istio's notation for presence and not valid RE2.
+// matchesPresence reports whether a match tests only that a value is present. This holds for an empty match, for an
+// empty prefix, and for the regex "*". The latter is Istio's notation for presence, and is not valid RE2.
 func matchesPresence(in *networkingv1.StringMatch) bool {
 	switch m := in.GetMatchType().(type) {
 	case nil:

@@ -15,8 +15,8 @@ var skippedFilters = []string{"envoy.filters.http.ext_authz", "envoy.filters.htt
 	"envoy.filters.http.ratelimit", "envoy.filters.http.local_ratelimit"}
 
 // misdirected returns a route that answers every request with 421, and the configuration that disables skippedFilters.
-// A client may reuse a connection for several hosts that one certificate covers. The answer makes it open a connection
-// for the requested host (RFC 9110, 15.5.20).
+// A client may reuse a connection for several hosts that one certificate covers. The answer makes the client open a
+// connection for the requested host (RFC 9110, 15.5.20).
 func misdirected() ([]*routev3.Route, map[string]*anypb.Any) {
 	filters := map[string]*anypb.Any{}
 	for _, name := range skippedFilters {

@@ -30,8 +30,9 @@ func (d *routeBuilder) meshRetries() *networkingv1.HTTPRetry {
 }
 
 // retryPolicy encodes a retry policy. It returns nil if attempts is 0, which switches retries off. A retry prefers a
-// host that was not tried yet; with hashed, consistent hashing selects the host again. retryIgnorePreviousHosts
-// overrides both (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
+// host that was not tried yet. If hashed is set, consistent hashing selects the same host again. The policy's field
+// retryIgnorePreviousHosts overrides both rules
+// (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRetry).
 func retryPolicy(in *networkingv1.HTTPRetry, hashed bool) *routev3.RetryPolicy {
 	if in.GetAttempts() <= 0 {
 		return nil

@@ -120,8 +120,8 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 // encoded.
 var encodedRules pool.Pool
 
-// ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of its record: an edit of
-// another rule of the VirtualService replaces the record, and must not encode this rule again.
+// ruleKey contains all inputs of the routes of a rule. It has the rule's hash in place of the VirtualService's
+// record: an edit of another rule of the VirtualService replaces the record, and this rule must not be encoded again.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // key of the VirtualService

@@ -30,7 +30,8 @@ type Spec struct {
 	// Destinations has a resolution of each destination of the rules (routes and mirrors). Without rules it has one
 	// element, the service itself.
 	Destinations intern.List[Destination]
-	// NoDefault omits the route to the service if there are no rules. Virtual hosts of gateways set it.
+	// NoDefault omits the route to the service if there are no rules. The planner sets NoDefault for virtual hosts of
+	// gateways.
 	NoDefault bool
 	// TLSOnly redirects requests without TLS to https (httpsRedirect of a gateway's server).
 	TLSOnly bool
@@ -41,7 +42,7 @@ type Spec struct {
 	// alt-svc. 0: the host is not served over HTTP/3.
 	HTTP3   uint32
 	Mesh    *model.Mesh              // nil: Istio's defaults
-	Caps    xds.Caps                 // capabilities of the proxy; settings of filters that it lacks are left out
+	Caps    xds.Caps                 // capabilities of the proxy; settings of filters that the proxy lacks are left out
 	Proxy   proxyconfig.Routes       // settings of routes, from the proxy's ProxyConfig or else the mesh's
 	Patches intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE patches that may match, in order of application
 }

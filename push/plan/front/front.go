@@ -41,8 +41,8 @@ type Front interface {
 	//   - ports: the hosts whose endpoints have changed ports
 	//   - served: the hosts with changed services; a provider of external authorization may be among them
 	Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool
-	// Host plans the listeners and virtual hosts of a host again. what has the types of resources that may have
-	// changed. The result is true if the front has a listener or a virtual host of the host.
+	// Host plans the listeners and virtual hosts of a host again. The second parameter has the types of resources
+	// that may have changed. The result is true if the front has a listener or a virtual host of the host.
 	Host(name string, what input.Types, yield func()) (uses bool)
 	// Endpoints plans the listeners of a host again after a change of its endpoints alone.
 	Endpoints(h *host.Host, yield func())
@@ -68,7 +68,7 @@ type Front interface {
 	// decided the resource. It returns the Specs for the proxies of a variation; a nil variation means the proxies
 	// without inputs. The result is nil if the front has no such resource. The caller owns the slice.
 	Explain(of xds.Ref, v *host.Variation) []any
-	// Serving returns the virtual hosts of the hosts for which named returns true, as the proxies of a variation (nil:
+	// Serving returns the virtual hosts of the hosts that the predicate selects, as the proxies of a variation (nil:
 	// the proxies without inputs) receive them. They are sorted by the name of the route configuration.
 	Serving(named func(host string) bool, v *host.Variation) []host.Routed
 	// Problems returns the problems found in the last plan. The caller owns the map.

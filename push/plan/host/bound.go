@@ -85,8 +85,8 @@ func catchAllsLast(rules []vhost.Rule) []vhost.Rule {
 	return append(specific, last...)
 }
 
-// split divides a rule at its first match of all requests. before has a rule with the matches in front of that match,
-// and all has a rule with that match alone. Each result has at most one rule.
+// split divides a rule at its first match of all requests. The first result is a rule with the matches in front of
+// that match; the second result is a rule with that match alone. Each result has at most one rule.
 func split(r vhost.Rule) (before, all []vhost.Rule) {
 	matches := r.HTTP().GetMatch()
 	if len(matches) == 0 {

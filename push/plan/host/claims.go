@@ -57,8 +57,8 @@ func (t *Table) Connected(host string) (all []*model.VirtualService) {
 }
 
 // RulesPassed returns the DestinationRules for a host, or for a wildcard covering it, that are exported to the scope's
-// namespace but are not among the host's merged rules (Rules.All of h.Rules). Rules for the longest name come first,
-// and of one name the oldest. nil for a host without a service.
+// namespace but are not among the host's merged rules (Rules.All of h.Rules). Rules for the longest name come first.
+// Rules for one name are sorted by age, the oldest first. The result is nil for a host without a service.
 func (t *Table) RulesPassed(h *Host) (all []*model.DestinationRule) {
 	if h.Service == nil {
 		return nil
@@ -91,8 +91,8 @@ func (r Rules) All() (all []*model.DestinationRule) {
 	return all
 }
 
-// Ruled reports whether a DestinationRule applies to a host, or a VirtualService that applies to the scope lists
-// exactly the host. h must not be nil.
+// Ruled reports whether a host has rules: a DestinationRule applies to the host, or a VirtualService that applies to
+// the scope lists exactly this host. h must not be nil.
 func (t *Table) Ruled(h *Host) bool {
 	if h.Rules.Main != nil {
 		return true
@@ -105,8 +105,8 @@ func (t *Table) Ruled(h *Host) bool {
 	return false
 }
 
-// Joined returns the ServiceEntries, besides Service, whose ports the host has too, the oldest first. The caller must
-// not change the result.
+// Joined returns the ServiceEntries, besides Service, that add their ports to the host, the oldest first. The caller
+// must not change the result.
 func (h *Host) Joined() []*model.Service { return h.joined.All() }
 
 // Clusters returns the Specs (cluster.Outbound, in the form of the table) of the host's clusters, in the order of

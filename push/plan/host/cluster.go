@@ -56,7 +56,8 @@ func (t *Table) planClusters(h *Host) {
 	t.layer.Replace(units(old), units(h.clusters))
 }
 
-// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h the inputs that they read.
+// clustersOf plans the clusters of a host for proxies with the given inputs. It records in h the inputs that the
+// clusters read.
 func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) {
 	h.clusters, h.reads, h.placed = nil, view.Reads{}, false
 	if h.Service == nil {

@@ -27,8 +27,8 @@ type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
 	// reserved has the hosts of other namespaces with an endpoint at a port of the agent or of Envoy: whether such
-	// endpoints are refused depends on own. A host that has lost these endpoints stays in reserved until it is planned
-	// as a whole.
+	// endpoints are refused depends on the addresses in the field own. A host that has lost these endpoints stays in
+	// reserved until it is planned as a whole.
 	reserved map[string]bool
 
 	in  *input.Input        // the input from which own was computed
@@ -136,9 +136,10 @@ func (t *Table) local(svc *model.Service, field, name string, found *[]input.Pro
 	return true
 }
 
-// Below reports whether proxies may send a request for a name to a destination, to. The result is false only if the
-// table has Form.Guarded, and the destination is Dynamic and neither equals nor covers the name. To such a destination
-// Envoy resolves the host of each request, which could be 127.0.0.1 with any port. to may be nil: the result is true.
+// Below reports whether proxies may send a request for a name to a destination host. It returns false if three
+// conditions hold: the table has Form.Guarded, the destination is Dynamic, and the destination neither equals nor
+// covers the name. Envoy resolves the host of each request to a Dynamic destination; the host could be 127.0.0.1 with
+// any port. For a nil destination the result is true.
 func (t *Table) Below(to *Host, name string) bool {
 	return !t.guards(to) || name == to.Name || model.Covers(to.Name, name)
 }

@@ -12,8 +12,8 @@ import (
 // services interns lists of the ServiceEntries of one host.
 var services intern.Table[*model.Service]
 
-// joined returns further ServiceEntries of a host, the oldest first, whose ports the host has too. of is the service of
-// the host. The further ServiceEntries define one service together with of (model.Joins).
+// joined returns the further ServiceEntries that add their ports to a host, the oldest first. Each of them forms one
+// service with the service of the host (model.Joins). The list is empty unless that service is a ServiceEntry.
 func joined(in *input.Input, host string, of *model.Service) (list intern.List[*model.Service]) {
 	if of == nil || of.Key.Kind != model.KindServiceEntry {
 		return list
@@ -57,7 +57,7 @@ func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	}
 }
 
-// portsOf yields those ports of the host that one of its services defines.
+// portsOf yields those ports of the host whose service (At) is svc.
 func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model.Service) bool) (more bool) {
 	for _, p := range svc.Spec.GetPorts() {
 		if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {
@@ -68,7 +68,7 @@ func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model
 }
 
 // AddressesAt calls f once for each service of the host that has the port, with the virtual addresses of the service
-// (Table.Addresses), which f must not change.
+// (Table.Addresses), which f must not change. UDP ports do not count.
 func (t *Table) AddressesAt(h *Host, port uint32, f func(addresses []string)) {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
 		f(t.Addresses(h.Service, h.Name))

@@ -49,10 +49,10 @@ func ImportRouted(hosts []string) *Imports {
 // nothing is the entry that overrides all other entries of a list: no host is imported.
 const nothing = "~/*"
 
-// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar. namespace is the namespace of the proxies,
-// which entries with "." name. port is the listener's port; 0 means all ports of the services. An entry
-// "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without entries, no host is
-// imported (hosts in sidecar.proto). It does not keep hosts.
+// ImportHosts parses the field hosts of an IstioEgressListener of a Sidecar. namespace is the namespace of the
+// proxies; an entry with the namespace "." means this namespace. port is the listener's port; 0 means all ports of
+// the services. An entry "~namespace/host" excludes hosts that other entries import. With the entry "~/*", or without
+// entries, no host is imported (hosts in sidecar.proto). The slice is not retained.
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
 	if slices.Contains(hosts, nothing) {
@@ -97,7 +97,7 @@ func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 	return importOf(t.imports, h.Service, h.Name, port)
 }
 
-// importOf returns the first element of all that includes the port of a service at one of its hosts, or nil.
+// importOf returns the first Imports of a list that include a port of a service at one of its hosts, or nil.
 func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imports {
 	i := slices.IndexFunc(all, func(im *Imports) bool { return im.Has(svc, host) && im.hasPort(host, port) })
 	if i < 0 {
@@ -106,7 +106,7 @@ func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imp
 	return all[i]
 }
 
-// imported reports whether some element of all includes a service at one of its hosts.
+// imported reports whether some Imports of a list include a service at one of its hosts.
 func imported(all []*Imports, svc *model.Service, host string) bool {
 	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
@@ -139,7 +139,8 @@ func (im *Imports) excludes(namespace, host string) bool {
 	})
 }
 
-// overlaps reports whether a pattern overlaps a host of a VirtualService that is not excluded.
+// overlaps reports whether a pattern overlaps at least one host of a VirtualService. Excluded hosts do not count. If
+// im.routed is set, the result is always true.
 func (im *Imports) overlaps(vs *model.VirtualService) bool {
 	return im.routed || slices.ContainsFunc(im.patterns, func(p pattern) bool {
 		return p.selects(vs.Key.Namespace) && slices.ContainsFunc(vs.Spec.GetHosts(), func(h string) bool {

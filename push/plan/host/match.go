@@ -81,7 +81,7 @@ func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.In
 	return ruleLists.List(rules...), applies
 }
 
-// excluding returns a rule that excludes the matches that satisfy excludes, in addition to the matches in r.Excluded.
+// excluding returns the rule with further matches excluded: those for which the predicate returns true.
 func excluding(r vhost.Rule, excludes func(*networkingv1.HTTPMatchRequest) bool) vhost.Rule {
 	var more []int
 	for j, m := range r.HTTP().GetMatch() {

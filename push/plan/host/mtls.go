@@ -50,8 +50,8 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 	}
 }
 
-// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. all is true if no member
-// uses automatic mTLS, because a DestinationRule with tls decides about the cluster.
+// plain returns the members of a cluster that accept no mTLS by their PeerAuthentications. The second result is true
+// if no member uses automatic mTLS, because a DestinationRule with tls decides about the cluster.
 func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
 	switch {
 	case t.form.Whole, c.tls == traffic.Mutual:

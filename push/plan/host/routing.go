@@ -121,9 +121,9 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// destination resolves a destination of a VirtualService. listenPort is used if ref has no port. there is true if the
-// cluster exists. If it does not exist, Envoys get its name anyway and answer 503. gRPC clients (Form.Whole) get no
-// cluster name, since they accept only existing clusters.
+// destination resolves a destination of a VirtualService. listenPort is used if ref has no port. The second result
+// reports whether the cluster exists. If it does not exist, Envoys get its name anyway and answer 503. gRPC clients
+// (Form.Whole) get no cluster name, since they accept only existing clusters.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)

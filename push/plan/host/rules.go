@@ -186,8 +186,8 @@ func youngestGroup(general []*model.DestinationRule) []*model.DestinationRule {
 	return groups[len(groups)-1]
 }
 
-// rulesIn returns the rules of a namespace for a host that satisfy counts. Without such rules it returns the rules for
-// the longest wildcard that covers the host and has rules that satisfy counts.
+// rulesIn returns the rules of a namespace for a host that satisfy the predicate. Without such rules it returns the
+// rules for the longest wildcard that covers the host and has rules that satisfy the predicate.
 func rulesIn(in *input.Input, namespace, host string, counts func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
 	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
 		for r := range in.ByHost(model.KindDestinationRule, pattern) {

@@ -183,8 +183,8 @@ func (t *Table) Follow(name string, what input.Types) bool {
 	return true
 }
 
-// Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true if
-// the table does not have the host afterwards, also if it never had.
+// Forget removes a host, unless the host has a service, an alias target, clusters or assignments. The result is true
+// if the table does not have the host afterwards, even if it never had the host.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {

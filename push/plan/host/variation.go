@@ -140,8 +140,8 @@ func (v *Variation) planEndpoints(h, base *Host, inputs view.Inputs) {
 	h.endpoints = v.table.assignmentsOf(h, inputs, known, &found)
 }
 
-// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If now is nil, the
-// variation uses the table's host.
+// keep replaces the variation's version of a host, and updates the layer. base is the table's host. If `now` is nil,
+// the variation uses the table's host.
 func (v *Variation) keep(name string, base, now *Host) {
 	v.show(name, base, now)
 	if now == nil {
@@ -151,7 +151,8 @@ func (v *Variation) keep(name string, base, now *Host) {
 	}
 }
 
-// show replaces the layer's resources of a host by the differences between now and the table's host, base.
+// show replaces the layer's resources of a host by the differences between the given version of the host and the
+// table's host, which is base.
 func (v *Variation) show(name string, base, now *Host) {
 	for _, u := range v.hosts[name].units() {
 		v.Layer.Remove(u.Res.Type, u.Res.Name)

@@ -66,8 +66,9 @@ func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.V
 	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// first returns the first VirtualService (precedes) that lists exactly this host or wildcard and satisfies is, or nil.
-// It has to apply to the gateway, be exported to the scope, and overlap the imports.
+// first returns the first VirtualService (precedes) that lists exactly this host or wildcard and satisfies the
+// predicate, or nil. The VirtualService also has to apply to the gateway, to be exported to the scope, and to overlap
+// the imports.
 func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)

@@ -19,11 +19,12 @@ type Visibility struct {
 	Patches   input.PatchSet // the patches of the proxies; only removals of outbound clusters count
 }
 
-// Find returns the host whose cluster a proxy uses for requests to a port of the host name. The result is name or, if
-// name is an alias (a Service of type ExternalName), the alias target. named lists services with the host name, of
-// which the proxy must see at least one. ok is false, and host is "", if the proxy sees none of these or no service
-// defines the host. ok is false too if the proxy has no cluster for the port. asked lists the hosts on which the result
-// depends: it may change if a service of one of these appears, disappears or changes.
+// Find returns the host whose cluster a proxy uses for requests to a port of the host name. The resulting host is the
+// given name or, if that is an alias (a Service of type ExternalName), the alias target. The parameter named lists
+// services with the host name, of which the proxy must see at least one. ok is false, and host is "", if the proxy
+// sees none of these or no service defines the host. ok is false too if the proxy has no cluster for the port. asked
+// lists the hosts on which the result depends: the result may change if a service of one of these hosts appears,
+// disappears or changes.
 func (v Visibility) Find(in *input.Input, name string, named []*model.Service, port uint32) (host string, asked []string, ok bool) {
 	visible := func(svc *model.Service) bool { return v.sees(svc, name, port) }
 	for range longestAlias {

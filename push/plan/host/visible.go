@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// exported reports whether an object of the namespace owner is visible in the namespace viewer by its exportTo. If
-// exportTo is empty, defaults is used in its place.
+// exported reports whether an object is visible in a namespace, by the object's exportTo. owner is the namespace of
+// the object, and viewer the namespace in question. If exportTo is empty, the defaults apply.
 func exported(exportTo, defaults []string, owner, viewer string) bool {
 	if len(exportTo) == 0 {
 		exportTo = defaults
@@ -25,8 +25,8 @@ func exported(exportTo, defaults []string, owner, viewer string) bool {
 	return false
 }
 
-// Precedes reports whether a precedes b for clients of a namespace. a and b are two services with the same host or the
-// same address. The first difference of this order decides:
+// Precedes reports whether service a precedes service b for clients of a namespace. a and b are two services with the
+// same host or the same address. The first difference of this order decides:
 //
 //   - services of the clients' namespace precede services of other namespaces
 //   - Kubernetes Services precede ServiceEntries
@@ -59,7 +59,7 @@ func (t *Table) serviceFor(host string) *model.Service {
 }
 
 // definingService returns the service that defines a host for proxies of a namespace, or nil. It is the first service
-// (Precedes) of the host that is exported to the namespace and satisfies has.
+// (Precedes) of the host that is exported to the namespace and that the predicate accepts.
 func definingService(in *input.Input, host, namespace string, has func(svc *model.Service, host string) bool) (best *model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range in.ByHost(kind, host) {

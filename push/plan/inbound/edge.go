@@ -25,9 +25,9 @@ type Edge struct {
 	numbers         map[*model.ServicePort]uint32    // the number of a service port at the router's Pod
 }
 
-// NewEdge returns the edge of a router. It reads the records that key names from in; missing records are skipped.
-// patches are the patches for the router's outbound side. Problems with providers of external authorization are in the
-// method Problems.
+// NewEdge returns the edge of a router. It reads the records that the key names; missing records are skipped. patches
+// are the patches for the router's outbound side. The method Problems returns the problems with providers of external
+// authorization.
 func NewEdge(in *input.Input, key view.Edge, patches input.PatchSet) *Edge {
 	wl := read(in, key.Workload)
 	wl.patches = patches

@@ -105,8 +105,8 @@ func read(in *input.Input, key view.Workload) *Workload {
 	return wl
 }
 
-// New plans the workload of a sidecar from the records of in that key names. It calls yield, which must not be nil,
-// between two resources. Errors of the configuration are in the method Problems.
+// New plans the workload of a sidecar from the records that the key names. It calls yield, which must not be nil,
+// between two resources. The method Problems returns the errors of the configuration.
 func New(in *input.Input, key view.Workload, yield func()) *Workload {
 	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
@@ -333,8 +333,8 @@ func (wl *Workload) common(name string, port uint32, clusters ...string) listene
 	return c
 }
 
-// removes reports whether patches remove a resource as a whole, and records the removals. by reports whether a patch
-// removes the resource.
+// removes reports whether patches remove a resource as a whole, and records the removals. The function by reports
+// whether one patch removes the resource.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
 	before := len(wl.removed)
 	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })

@@ -68,8 +68,9 @@ func (wl *Workload) ownAddresses() (first string, others []string) {
 	return others[0], others[1:]
 }
 
-// serviceBehind returns the service port whose target port is number, the ingress listener's port. Without such a
-// service port, it returns the service port whose target port is the port in target, or else the zero value.
+// serviceBehind returns the service port whose target port is the ingress listener's port (the first argument).
+// Without such a service port, it returns the service port whose target port is the port of an address (the second
+// argument), or else the zero value.
 func (wl *Workload) serviceBehind(number uint32, target string) served {
 	inner := number
 	if a, err := netip.ParseAddrPort(target); err == nil {

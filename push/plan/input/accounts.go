@@ -40,8 +40,8 @@ func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 	return out
 }
 
-// Accounts returns the result of AccountsOf for in's snapshot, as an interned list: lists with equal elements are
-// equal. The result is cached.
+// Accounts returns the result of AccountsOf for the Input's snapshot, as an interned list: lists with equal elements
+// are equal. The result is cached.
 func (in *Input) Accounts(host, namespace string) intern.List[string] {
 	key := service{host, namespace}
 	list, ok := in.accounts[key]

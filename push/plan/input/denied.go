@@ -53,8 +53,9 @@ func AccountOf(id string) string {
 }
 
 // Denied returns the denied identities that a cluster would accept otherwise, as sorted SPIFFE IDs. accounts are the
-// service accounts of the cluster's endpoints ("namespace/name"). names returns the further identities that the
-// cluster's DestinationRule and service name (see NamesOf); it is called only if the snapshot denies any identity.
+// service accounts of the cluster's endpoints ("namespace/name"). The function names returns the further identities
+// that the cluster's DestinationRule and service name (see NamesOf). It is called only if the snapshot denies any
+// identity.
 func (in *Input) Denied(accounts intern.List[string], names func() []string) intern.List[string] {
 	if !in.deniedKnown {
 		in.denied, in.deniedKnown = deniedIn(in.Snapshot), true

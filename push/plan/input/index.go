@@ -54,7 +54,8 @@ func (x *Index) With(edits []mirror.Edit) *Index {
 	return next
 }
 
-// put adds the entries of a record to the index if there is true, and removes them otherwise. r may be nil.
+// put adds the entries of a record to the index if the last argument is true, and removes the entries otherwise. The
+// record may be nil.
 func (x *Index) put(r model.Record, there bool) {
 	if r == nil {
 		return

@@ -75,7 +75,7 @@ func (in *Input) read(s *mirror.Snapshot) {
 }
 
 // At returns the Input of a step at another snapshot, with empty caches. edits are the changes from the snapshot of
-// in.Index to s. Without edits the result has the same index, even if s differs. in is not changed.
+// in.Index to s. Without edits the result has the same index, even if s differs. The receiver is not changed.
 func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 	next := *in
 	next.read(s)
@@ -87,7 +87,7 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 }
 
 // Later returns the Input of a step at another snapshot that only plans endpoints. It has the mesh configuration, the
-// gateways and the index of in, because the other resources were planned with these.
+// gateways and the index of the receiver, because the other resources were planned with these.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
 	next.Mesh, next.Meshes, next.Gateways = in.Mesh, in.Meshes, in.Gateways

@@ -24,8 +24,8 @@ func (in *Input) InboundPort() uint32 {
 	return uint32(cmp.Or(max(in.Mesh.Spec.GetProxyInboundListenPort(), 0), 15006))
 }
 
-// Common returns the part that the Specs of all listeners of one side have in common. caps and how are properties of
-// the proxy. Of the patches it includes the patches that match the listener's name, port and side.
+// Common returns the part that the Specs of all listeners of one side have in common. The first two arguments are
+// properties of the proxy. The result includes the patches that match the listener's name, port and side.
 func (in *Input) Common(caps xds.Caps, how xds.Listening, patches PatchSet, name string, port uint32,
 	side networkingv1.EnvoyFilter_PatchContext) listener.Common {
 	matches := func(p model.Patch) bool { return patch.ListenerMatches(p, side, name, port) }

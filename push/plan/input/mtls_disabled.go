@@ -116,7 +116,7 @@ func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32
 }
 
 // mayPick reports whether a policy's selector may match an endpoint of a service. All endpoints have the labels that
-// the service selects, except those in outside.
+// the service selects, except the endpoints in the last argument.
 func mayPick(selector map[string]string, svc *model.Service, outside []*model.Endpoint) bool {
 	for k, v := range svc.Spec.GetSelector() {
 		if other, ok := selector[k]; ok && other != v {
@@ -148,9 +148,9 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// MTLSDisabledDiffers reports whether the endpoints in s give a service of a host another digest than those of in, see
-// MTLSDisabled. The services are those of s, and the policies are those of in for the namespace. Only endpoints that
-// the service's selector does not match can change the digest.
+// MTLSDisabledDiffers reports whether a service of a host has a different digest (MTLSDisabled) with the endpoints of
+// another snapshot. The services are those of the other snapshot. The policies are those of the Input for the
+// namespace. Only endpoints that the service's selector does not match can change the digest.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

@@ -96,8 +96,8 @@ func FirstMode(levels []*model.Policy, port uint32) model.MTLS {
 	return mode
 }
 
-// FirstPeer returns the mode as FirstMode does, and the policy that states the mode; nil: no policy states one. ofPort
-// reports whether the policy states the mode for this port alone.
+// FirstPeer returns the mode as FirstMode does, and the policy that states the mode; nil: no policy states a mode.
+// ofPort reports whether the policy states the mode for this port alone.
 func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.Policy, ofPort bool) {
 	for _, p := range levels {
 		all, ports := model.PeerModes(p)
@@ -111,8 +111,8 @@ func FirstPeer(levels []*model.Policy, port uint32) (mode model.MTLS, by *model.
 	return model.MTLSPermissive, nil, false
 }
 
-// Plain returns the elements of list, members of a selection, for which PeerAuthentications disable mTLS. Members that
-// do not support mTLS are left out.
+// Plain returns the members in a list for which PeerAuthentications disable mTLS. All members in the list belong to
+// the selection. Members that do not support mTLS are left out.
 func Plain(q Selection, list []model.Member) intern.List[model.Member] {
 	if q.Peers.Len() == 0 {
 		return intern.List[model.Member]{}

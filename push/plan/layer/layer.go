@@ -209,8 +209,9 @@ func (l *Layer) commit(t xds.Type, names []string, x *Sharing) {
 	}
 }
 
-// Succeed makes this layer share all equal parts of its manifests with the layer old, which it replaces. This layer
-// must be committed. Succeed calls yield and uses x as Commit does. old is not changed, and may change within yield.
+// Succeed makes this layer share all equal parts of its manifests with another layer (old) that it replaces. This
+// layer must be committed. Succeed calls yield and uses x as Commit does. Succeed does not change the other layer,
+// which may be changed while yield runs.
 func (l *Layer) Succeed(old *Layer, x *Sharing, yield func()) {
 	for t, was := range old.types { // old.types is an array, so this iterates over a copy
 		seen := 0

@@ -67,8 +67,8 @@ func (t *Table) Fork() *Table {
 // with equal tables share the resource. The manifest is immutable and never nil.
 func (t *Table) Manifest() *manifest.Manifest { return t.current }
 
-// Plan plans the names of one host again. The host may be new, changed or removed in hosts. Commit publishes the
-// names.
+// Plan plans the names of one host again. The host may be new, changed or removed in the host table. Commit publishes
+// the names.
 func (t *Table) Plan(name string, hosts *host.Table) {
 	row := t.rowOf(hosts, hosts.Get(name))
 	if was := t.rows.Get(name); row != was {
@@ -149,9 +149,9 @@ func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 }
 
 // headless returns the addresses of a headless service (all), and the encoded entries NAME.HOST of its Pods with host
-// names (pods). If local, all has only addresses of the proxy's own cluster; pods has Pods of all clusters. A Pod of
-// the proxy's own cluster hides Pods of the same name in other clusters. Of several other clusters, the first by name
-// is used.
+// names (pods). If local is true, the addresses are only those of the proxy's own cluster; the entries are for Pods
+// of all clusters. A Pod of the proxy's own cluster hides Pods of the same name in other clusters. Of several other
+// clusters, the first by name is used.
 func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
 	named, from := map[string][]netip.Addr{}, map[string]string{}
 	slices.SortStableFunc(others, func(a, b *model.Endpoint) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })

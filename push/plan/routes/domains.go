@@ -43,7 +43,8 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Perspective, fo
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
-// loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if that is a problem.
+// loses reports whether a virtual host yields a domain to a patch or to a rival. reported is true if the loss of the
+// domain is a problem to report.
 func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
 	if rc.taken[domain] {
 		return true, true

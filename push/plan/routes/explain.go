@@ -102,9 +102,9 @@ func (t *Table) Describe(line func(format string, args ...any)) {
 	}
 }
 
-// Serving returns the virtual hosts of the hosts for which named returns true, in all published route configurations.
-// They are sorted by name of the configuration, host and port. v selects the proxies of a variation; nil means the
-// proxies without inputs.
+// Serving returns the virtual hosts of the hosts for which the function named returns true, in all published route
+// configurations. They are sorted by name of the configuration, host and port. v selects the proxies of a variation;
+// nil means the proxies without inputs.
 func (t *Table) Serving(named func(host string) bool, v *host.Variation) (all []host.Routed) {
 	for _, name := range slices.Sorted(maps.Keys(t.configs)) {
 		rc := t.configs[name]

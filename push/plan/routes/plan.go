@@ -131,8 +131,8 @@ func (t *Table) completeEntries(rc *routeConfig, pause func()) {
 	}
 }
 
-// parts returns the fragments of a run. The map instead replaces the fragments of some ids. A nil fragment leaves its
-// virtual host out.
+// parts returns the fragments of a run. The map replaces the fragments of some ids. If a fragment in the map is nil,
+// its virtual host is left out.
 func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, id := range r.ids {
 		f, ok := instead[id]

@@ -100,7 +100,7 @@ type Names interface {
 	// SameRank reports whether two versions of a virtual host win their domains against the same rivals.
 	SameRank(a, b *VirtualHost) bool
 	// Yields reports whether a virtual host yields a domain that it has in common with a rival. reported is true if
-	// that is a problem.
+	// the loss of the domain is a problem to report.
 	Yields(vh, rival *VirtualHost) (yields, reported bool)
 	// Blame returns the key of the object to which a virtual host's problems are attributed.
 	Blame(vh *VirtualHost) model.Key

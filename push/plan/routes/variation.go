@@ -71,9 +71,9 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead builds a route configuration with replaced fragments of some virtual hosts. instead maps ids to the new
-// fragments; a nil fragment leaves its virtual host out. The result is false if instead is empty, or if the build
-// fails.
+// withInstead builds a route configuration with replaced fragments of some virtual hosts. The map has the new
+// fragments by id; if a fragment is nil, its virtual host is left out. The result is false if the map is empty, or if
+// the build fails.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

@@ -110,7 +110,7 @@ func (t *Table) Unopened(record *model.Secret) bool {
 }
 
 // Pending returns the keys of the Secrets that a proxy subscribes to and whose private keys are not opened yet, in no
-// order. of has the names of the proxy, and subs the subscriptions of its identity.
+// order. The arguments are the subscriptions of the proxy's identity, and the names of the proxy.
 func (t *Table) Pending(subs *Subscriptions, of *Names) (pending []model.Key) {
 	for name := range of.names {
 		if t.opening(subs, name) {
@@ -126,8 +126,8 @@ func (t *Table) opening(subs *Subscriptions, name string) bool {
 	return o != nil && o.of != o.record
 }
 
-// Inherit copies opened and unopened private keys of another table that t does not have. Only keys in the namespaces
-// of t's identities are copied. old is not changed.
+// Inherit copies the private keys, opened or not, that another table has and t lacks. Only keys in the namespaces of
+// t's identities are copied. The other table is not changed.
 func (t *Table) Inherit(old *Table) {
 	for who := range t.identities {
 		for key, o := range old.keys {

@@ -68,8 +68,8 @@ func (t *Table) Disuse(subs *Subscriptions, extensions []model.Key) {
 	t.keys.tidy()
 }
 
-// Modules returns a manifest of the configurations with credentials of the given extensions. If have has the same
-// content, it returns have, which may be nil.
+// Modules returns a manifest of the configurations with credentials of the given extensions. If the last argument has
+// the same content, Modules returns that argument, which may be nil.
 func (subs *Subscriptions) Modules(extensions []model.Key, have *manifest.Manifest) *manifest.Manifest {
 	var puts []*xds.Resource
 	same := true

@@ -28,10 +28,11 @@ func secretName(namespace, resource string) (name string, ok bool) {
 	return ref.Name, ok && (ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence. The
-// result is nil if the name refers to no Secret of the namespace. trust is true if the resource contains certificates
-// of authorities. A resource NAME-cacert has them from the Secret NAME-cacert, or from the Secret NAME that also has a
-// certificate. A ConfigMap only has certificates of authorities, and may be in any namespace.
+// candidates returns the keys, without origin, of the Secrets that may provide a resource, in order of precedence.
+// The result is nil if the name refers to no Secret of the namespace. trust is true if the resource contains
+// certificates of authorities. A resource NAME-cacert has these certificates from the Secret NAME-cacert, or from the
+// Secret NAME that also has a certificate. A ConfigMap only has certificates of authorities, and may be in any
+// namespace.
 func candidates(namespace, resource string) (keys []model.Key, trust bool) {
 	ref, trust := access.ConfigMap(resource)
 	name := model.ConfigMapPrefix + ref.Name
@@ -84,10 +85,10 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 	}
 }
 
-// planOne plans one resource, and records the private key that it needs in keys. It returns the resource for the
-// manifest. Without a resource it returns nil; the subscription's cause and why then contain the reason. Certificates
-// of authorities are for all proxies of the namespace. A private key is for proxies whose service account has the right
-// to it, and whose workloads use it.
+// planOne plans one resource, and adds the private key that the resource needs to keys. It returns the resource for
+// the manifest. Without a resource it returns nil; the subscription's cause and why then contain the reason.
+// Certificates of authorities are for all proxies of the namespace. A private key is for proxies whose service
+// account has the right to it, and whose workloads use it.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit

@@ -18,8 +18,9 @@ import (
 // service account. An identity contains only the labels with keys that such selectors name. So Pods that agree in these
 // labels share their subscriptions.
 
-// Bind returns the identity of a proxy whose credential is bound to a Pod: who with the labels of the Pod that decide
-// about private keys. If pod is empty, or if the snapshot has no such Pod of the service account, it returns who.
+// Bind returns the identity of a proxy whose credential is bound to a Pod: the given identity, with those labels of
+// the Pod that decide about private keys. If the Pod's name is empty, or if the snapshot has no such Pod of the
+// service account, the result is the given identity.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
 	w := PodOf(s, who, pod)
 	if w == nil {

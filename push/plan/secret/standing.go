@@ -9,9 +9,9 @@ import (
 )
 
 // Refused returns the reason why a proxy may not get a Secret with a resource name, whether or not the Secret exists.
-// Both results are empty if the proxy may get it. cause is one of a few fixed texts, by which log lines are counted;
-// why is a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs to another
-// namespace than the proxy, or if the identity's cluster is not verified.
+// Both results are empty if the proxy may get the Secret. cause is one of a few fixed texts, by which log lines are
+// counted; why is a sentence. subs has the subscriptions of the proxy's identity. It is nil if the identity belongs
+// to another namespace than the proxy, or if the identity's cluster is not verified.
 func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
 	case n.Verified == view.Identity{}:
@@ -29,8 +29,8 @@ func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why stri
 }
 
 // Missing returns the reason why a proxy is not sent a Secret that it has requested, in the form of Refused. Both
-// results are empty if the Secret is sent or pending. of has the names of the proxy. resource must be a name for which
-// Refused returns no reason.
+// results are empty if the Secret is sent or pending. The first argument has the names of the proxy. The second
+// argument must be a name for which Refused returns no reason.
 func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why string) {
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d",

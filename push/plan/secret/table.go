@@ -151,9 +151,10 @@ func (subs *Subscriptions) Identity() view.Identity { return subs.who }
 // Len returns the number of subscribed names.
 func (subs *Subscriptions) Len() int { return len(subs.names) }
 
-// Subscribe changes the subscriptions of a proxy: it drops and adds the given names in `of` and subs, and plans the new
-// names. Names outside of the identity's namespace, and names above the maximum numbers, are ignored. Afterwards Rights
-// and Sealed include the rights and keys that the new names need.
+// Subscribe changes the subscriptions of a proxy: it drops and adds the given names, both in the proxy's Names and in
+// the identity's Subscriptions. Then it plans the new names. Names outside of the identity's namespace, and names
+// above the maximum numbers, are ignored. Afterwards Rights and Sealed include the rights and keys that the new names
+// need.
 func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {

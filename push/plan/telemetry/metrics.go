@@ -35,14 +35,14 @@ var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
 // metricSettings contains the merged settings of Telemetries for one provider of metrics.
 type metricSettings struct {
 	disabled bool                                 // no metric is counted
-	drop     map[string]bool                      // by metric
+	drop     map[string]bool                      // by metric; true: the metric is not counted
 	tags     map[string]map[string]build.Override // by metric and tag
 	interval time.Duration
 }
 
 // metrics decides the metrics of the filter istio.stats. For proxies without this filter, Envoy's stats access logger
-// counts the metrics instead. The providers of an entry are found by the rules of logs. Later overrides take precedence
-// over earlier overrides (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
+// counts the metrics instead. The providers of an entry are found as in the method logs. Later overrides take
+// precedence over earlier overrides (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
 	counting, said := before, false
@@ -85,8 +85,8 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	return build.Metrics{Said: true, Off: true}
 }
 
-// counts reports whether a provider is Prometheus. For other providers it adds a problem, because their metrics are not
-// counted. It also adds a problem if some proxies cannot count Istio's metrics.
+// counts reports whether a provider is Prometheus. For other known providers it adds a problem, because their metrics
+// are not counted. It also adds a problem if some proxies cannot count Istio's metrics.
 func (d *decision) counts(name string, at place) bool {
 	p := build.Provider(d.Mesh.Spec, name)
 	switch {

@@ -17,8 +17,9 @@
 // only differ between workloads if spans are sent.
 //
 // istiod sends a tracing block with this description to each connection manager of any mesh. Without a provider Envoy
-// sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless its
-// bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is configured.
+// sends no spans ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless
+// Envoy's bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is
+// configured.
 package telemetry
 
 import (
@@ -64,8 +65,8 @@ var (
 	keys      intern.Table[model.Key]
 )
 
-// Of returns the telemetry of a proxy's listeners, by the mesh configuration and the Telemetries of For. Settings that
-// cannot be applied are left out and are in Reports.Problems. It does not change its arguments.
+// Of returns the telemetry of a proxy's listeners, by the mesh configuration and the Telemetries that For returns.
+// Settings that cannot be applied are left out and are in Reports.Problems. It does not change its arguments.
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()

@@ -33,7 +33,7 @@ type record struct {
 
 // place is the stored form of a model.Place.
 type place struct {
-	Record string `json:"record"` // its path below records/
+	Record string `json:"record"` // path of the record below records/
 	Field  string `json:"field,omitempty"`
 }
 
@@ -137,7 +137,8 @@ func (l *list) add(r quarantine.Report) bool {
 	return true
 }
 
-// oldestOf returns the index of the oldest report of a reporter's credential with the most reports.
+// oldestOf returns the index of a reporter's oldest report. It considers only reports by the credentials with the
+// most reports.
 func (l *list) oldestOf(by quarantine.Reporter) int {
 	of, most := map[quarantine.Credential]int{}, 0
 	for _, o := range l.all {
@@ -149,8 +150,8 @@ func (l *list) oldestOf(by quarantine.Reporter) int {
 	return slices.IndexFunc(l.all, func(o quarantine.Report) bool { return o.Reporter == by && of[o.Credential] == most })
 }
 
-// prune removes old reports that no longer count, and reports whether it removed any. counts reports whether reports
-// about a version still count.
+// prune removes old reports that no longer count, and reports whether it removed any. The predicate counts decides
+// whether reports about a version still count.
 func (l *list) prune(now time.Time, counts func(quarantine.Key) bool) bool {
 	before := len(l.all)
 	l.all = slices.DeleteFunc(l.all, func(r quarantine.Report) bool {

@@ -1,6 +1,7 @@
-// Package servetest provides an xDS server whose clients all have the same configuration, and clients, for tests.
+// Package servetest provides, for tests, clients and an xDS server whose clients all have the same configuration.
 //
-// Owns: nothing; what it starts ends with the test. Reads: push/serve. Never: imported by product code.
+// Owns: nothing; servers and connections that it starts end with the test. Reads: push/serve. Never: imported by
+// product code.
 package servetest
 
 import (
@@ -40,8 +41,8 @@ func OneCluster() serve.Planner {
 	return one{set}
 }
 
-// Dialed runs a server on a local port until the test ends, and returns a plain-text connection to it, which is closed
-// with the test. On failure it ends the test.
+// Dialed runs a server on a local port until the test ends, and returns a plain-text connection to the server. The
+// connection is closed at the end of the test. On failure Dialed ends the test.
 func Dialed(t *testing.T, s *serve.Server) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,8 +83,8 @@ func Subscribe(t *testing.T,
 	return stream
 }
 
-// Soon blocks until is returns true, which it calls every two milliseconds. After a minute it fails and ends the test,
-// with the text what.
+// Soon calls the given function every two milliseconds, and blocks until the function returns true. After a minute
+// Soon fails and ends the test, with the given text.
 func Soon(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {

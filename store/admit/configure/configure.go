@@ -33,9 +33,10 @@ type Mesh struct {
 	Roots     []*x509.Certificate // the mesh's root certificates
 }
 
-// Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in the
-// control plane's namespace. In addition, the configuration must have the label of this revision, as those of its tags
-// do, or the caBundle of such a webhook must already contain one of the mesh's roots.
+// Managed reports whether a configuration belongs to the mesh. One of its webhooks must call a URL, or a Service in
+// the control plane's namespace. In addition, one of two conditions must hold. The configuration has the label of
+// this revision; configurations of the revision's tags have this label too. Or the caBundle of such a webhook already
+// contains one of the mesh's roots.
 func (m Mesh) Managed(u *unstructured.Unstructured) bool {
 	revision := u.GetLabels()[status.RevisionLabel]
 	own := revision == m.Revision || revision == "default" && m.Revision == ""
@@ -146,9 +147,9 @@ func FailsOpen(u *unstructured.Unstructured) bool {
 }
 
 // Wanted returns the target state of a configuration. Webhooks that call the control plane's namespace or a URL have
-// roots (PEM) as their caBundle. With fail, their failurePolicy is Fail, unless they only warn; without fail it is
-// unchanged. The target of an absent configuration is nil: none is created. Once the configuration has this state,
-// navarchd gives up its field ownership (status.WithoutClaims).
+// roots (PEM) as their caBundle. If fail is set, their failurePolicy is Fail, unless they only warn. Otherwise their
+// failurePolicy is unchanged. The target of an absent configuration is nil: none is created. Once the configuration
+// has this state, navarchd gives up its field ownership (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail),
 		Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {

@@ -141,8 +141,8 @@ func tooLarge(v reflect.Value) bool {
 	}
 }
 
-// atMost returns a function of sprig that fails before it makes a value larger than most. count returns the size of the
-// result, given the arguments.
+// atMost wraps a function of sprig, so that it fails before it makes a value whose size exceeds a limit. count
+// computes the size of the result from the arguments.
 func atMost(f any, most int, count func(args []reflect.Value) int) any {
 	v := reflect.ValueOf(f)
 	t := v.Type()

@@ -20,7 +20,8 @@ import (
 type Config struct {
 	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
 
-	// Policy is enabled or disabled: whether Pods that no setting and no selector decides are injected.
+	// Policy is enabled or disabled. It decides about Pods that have no setting of their own and that no selector
+	// matches.
 	Policy               string                 `json:"policy"`
 	DefaultTemplates     []string               `json:"defaultTemplates"` // of Pods that name no templates; at least one
 	Templates            map[string]string      `json:"templates"`        // text by name; at least one
@@ -44,7 +45,7 @@ type parsed struct {
 	err      error
 }
 
-// values are the fields of the ConfigMap's key values for this package's own use; templates read allValues.
+// values are the fields of the ConfigMap's key `values` that this package itself uses. Templates read allValues.
 type values struct {
 	Global struct {
 		Hub     string `json:"hub"`

@@ -46,8 +46,8 @@ func boundCounts(all template.FuncMap) {
 	boundReplacements(all, number)
 }
 
-// boundReplacements makes functions of sprig whose result grows with the product of two texts refuse large results in
-// advance: an author's annotations may be both texts.
+// boundReplacements bounds the functions of sprig whose result grows with the product of two texts. They refuse a
+// large result before they make it, because both texts may come from an author's annotations.
 func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	all["replace"] = atMost(all["replace"], maxText, func(a []reflect.Value) int {
 		return a[2].Len() + strings.Count(a[2].String(), a[0].String())*a[1].Len()
@@ -71,8 +71,8 @@ func boundReplacements(all template.FuncMap, number func(reflect.Value) int) {
 	})
 }
 
-// replaced bounds the length of a text after the matches of an expression are replaced. Each $ of the replacement may
-// stand for a whole match.
+// replaced returns an upper bound for the length of a text in which the matches of an expression are replaced. Each $
+// of the replacement may stand for a whole match.
 func replaced(expression, text, by string) int {
 	re, err := regexp.Compile(expression)
 	if err != nil {

@@ -125,8 +125,9 @@ func (c *Config) overlay(ctx context.Context, name string, data *templateData) (
 	return out, nil
 }
 
-// moveToInit moves the proxy's container from the containers to the init containers. It is called if the author wrote
-// settings for the proxy among the containers, and a template has the proxy among the init containers.
+// moveToInit moves the proxy's container from the containers to the init containers. It changes nothing if the
+// containers do not include the proxy. The proxy may be there if the author wrote settings for it, while a template
+// has the proxy among the init containers.
 func moveToInit(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
@@ -176,7 +177,7 @@ type names struct {
 // statusAnnotation marks a Pod as injected, for all injectors.
 var statusAnnotation = annotation.SidecarStatus.Name
 
-// add adds the items of an overlay. The error names the field that is not a part of a Pod.
+// add adds the items of an overlay. It fails for a field of the wrong JSON type, and for an element without a name.
 func (n *names) add(overlay map[string]any) error {
 	spec, err := as[map[string]any](overlay["spec"], "spec", "an object")
 	if err != nil {

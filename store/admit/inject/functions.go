@@ -75,7 +75,8 @@ func functions(env func(string) string) template.FuncMap {
 // from istiod's environment. Other variables may be secrets.
 var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
 
-// variableOf returns the template function env. It returns the default, otherwise, for an unset or empty variable.
+// variableOf returns the template function env. For an unset or empty variable, that function returns its second
+// argument, the default.
 func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
 	return func(name, otherwise string) (string, error) {
 		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {

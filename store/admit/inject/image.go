@@ -66,10 +66,10 @@ var (
 	cronJob  = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 )
 
-// ownerOf returns the workload of a Pod: known if it is not nil, otherwise the workload of the controlling owner. A
-// ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the pod-template-hash. A Job belongs to a
-// CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs to the DeploymentConfig in the label
-// deploymentconfig. A Pod without a controlling owner is its own workload.
+// ownerOf returns the workload of a Pod. If the caller passes the workload, it is returned; nil means the workload of
+// the controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the
+// pod-template-hash. A Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs
+// to the DeploymentConfig in the label deploymentconfig. A Pod without a controlling owner is its own workload.
 func ownerOf(pod *corev1.Pod, known *Owner) Owner {
 	if known != nil {
 		return *known

@@ -98,8 +98,8 @@ type task struct {
 	drawn    names  // items that the templates added
 }
 
-// finish applies the steps that templates cannot express to pod, the result of the templates: the order of containers,
-// metrics, probes and the status annotation are such steps. from is the Pod without the templates' additions. Errors:
+// finish applies the steps that templates cannot express: the order of containers, metrics, probes and the status
+// annotation. It changes pod, the result of the templates. from is the Pod without the templates' additions. Errors:
 // the annotation with scrape targets is invalid or names the agent's port, or a value cannot be encoded.
 func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Annotations == nil {

@@ -17,8 +17,8 @@ import (
 const agentMetrics = "/stats/prometheus"
 
 // scrapeAnnotations returns the values of the annotations prometheus.io/scrape, port and path of a Pod. It accepts each
-// spelling that Prometheus maps to the same label: underscores replace all characters except letters and digits. there
-// lists the names of these annotations in the Pod, sorted.
+// spelling that Prometheus maps to the same label: underscores replace all characters except letters and digits. The
+// second result lists the names of these annotations in the Pod, sorted.
 func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {
@@ -98,8 +98,8 @@ func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
 }
 
 // restoreMetrics reverses mergeMetrics. text is the value of the agent's variable scrape.Variable; empty: the Pod had
-// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: another injector,
-// which does not list them.
+// no annotations for Prometheus. added are the annotations that the earlier injection has added; nil: the earlier
+// injector does not list them.
 func restoreMetrics(pod *corev1.Pod, text string, added []string) {
 	now, there := scrapeAnnotations(pod)
 	if now.Path != agentMetrics || now.Scrape != "true" {

@@ -62,9 +62,9 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// sharesUser reports whether all other containers of a Pod state the same user as proxy, the author's container of the
-// proxy. The cluster has then set that user, as OpenShift does from a namespace's range. As the proxy's user, it would
-// exclude all traffic of the application from redirection.
+// sharesUser reports whether all other containers of a Pod state the same user as the author's container for the
+// proxy. The cluster has then set this user, as OpenShift does from a namespace's range. If the proxy ran as this
+// user, all traffic of the application would be excluded from redirection.
 func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	user := func(c *corev1.Container) *int64 {
 		if c.SecurityContext == nil {
@@ -111,9 +111,9 @@ func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 }
 
 // matchUser adapts redirection to the user and group that the author chose for the proxy. Redirection excludes the
-// traffic of the user in the argument -u of istio-init and istio-validation, so that argument becomes the chosen user.
-// istio-validation runs as the chosen user and group. With TPROXY, instead, the proxy runs as root, and redirection
-// excludes the chosen group (-g). proxy is the author's container; nil changes nothing.
+// traffic of the user in the argument -u of istio-init and istio-validation; matchUser sets this argument to the
+// chosen user. istio-validation runs as the chosen user and group. With TPROXY, instead, the proxy runs as root, and
+// redirection excludes the chosen group (-g). proxy is the author's container; nil changes nothing.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return

@@ -12,10 +12,10 @@ import (
 )
 
 // merge merges an overlay onto a Pod as a strategic merge patch. It changes both arguments; only the result may be
-// used. For a list of n elements its time is n log n. A directive is a key that begins with $, such as $patch. If
-// directives is true, an overlay with directives is passed to the library, whose time is quadratic in lists. If it is
-// false, directives are data, because a Pod's author may have written them. Errors: a list cannot be merged, or those
-// of the library.
+// used. For a list of n elements its time is n log n. A directive is a key that begins with $, such as $patch. If the
+// parameter directives is true, an overlay with directives is passed to the library, whose time is quadratic in
+// lists. If the parameter is false, directives are data, because a Pod's author may have written them. Errors: a list
+// cannot be merged, or those of the library.
 func merge(onto, overlay map[string]any, directives bool) (map[string]any, error) {
 	if directives && directed(overlay) {
 		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)
@@ -102,8 +102,8 @@ func withoutNulls(value any) any {
 }
 
 // mergeList merges two lists of objects with the given key, or of scalars if key is empty. The overlay's elements keep
-// the overlay's order. Each other element precedes the first overlay element that it preceded in onto. An error names
-// an element without a scalar key.
+// the overlay's order. An element that the overlay lacks precedes the first overlay element that it preceded in the
+// Pod's list. An error names an element without a scalar key.
 func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key string) ([]any, error) {
 	was, is, err := namesIn(onto, key)
 	if err != nil {

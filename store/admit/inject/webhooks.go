@@ -31,8 +31,8 @@ type Webhooks struct {
 // service is the name of the default revision's Service.
 const service = "istiod"
 
-// NameOf returns the name of a revision's object, such as a Service or a ConfigMap, as in Istio's charts. name is that
-// of the default revision's object, and is returned unchanged if revision is empty or default.
+// NameOf returns the name of a revision's object, such as a Service or a ConfigMap, as in Istio's charts. name is the
+// name of the default revision's object, and is returned unchanged if revision is empty or default.
 func NameOf(name, revision string) string {
 	if revision == "" || revision == "default" {
 		return name

@@ -67,8 +67,8 @@ func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
 	return s
 }
 
-// check appends the violations of a value to all. It starts no further part once there are MaxViolations, which the
-// result may exceed, or once the context has ended.
+// check appends the violations of a value to the given list. It starts no further part once the list has
+// MaxViolations elements or the context has ended. The result may have more than MaxViolations elements.
 func (p *split) check(ctx context.Context, at *field.Path, value any, all field.ErrorList) field.ErrorList {
 	if len(all) >= MaxViolations || ctx.Err() != nil {
 		return all

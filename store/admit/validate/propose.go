@@ -38,7 +38,8 @@ type Proposal struct {
 
 // propose returns the records that a snapshot has of an object, and the records that it would have after the change.
 // The snapshot has records and no objects. So objects of kinds that are not Istio's are refused, because other objects
-// depend on them in ways that records do not show. The context bounds the work.
+// depend on them in ways that records do not show. The context bounds the work. If gone is set, the change deletes
+// the object. alone is Proposal.Alone.
 func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object.Object, gone, alone bool) (d Proposed) {
 	d.ID = o.ID
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
@@ -140,7 +141,7 @@ func createdAs(d *Proposed, stated time.Time) time.Time {
 	return stated
 }
 
-// proposalLookup answers by a snapshot what the leader answers by objects: fetched keys and automatic addresses.
+// proposalLookup takes fetched keys and automatic addresses from a snapshot. The leader takes them from objects.
 type proposalLookup struct {
 	lookup
 	known *mirror.Snapshot
@@ -188,7 +189,8 @@ func (l proposalLookup) AutomaticAt(id object.ID) object.ID {
 
 // Propose computes the effect of a change of objects on a snapshot, which stays unchanged. It returns the change to a
 // snapshot with the next revision, and the result for each object: first of.Objects, then of.Removed. If an object is
-// refused or in the lists twice, or ctx has ended, New of the change is known itself. known must not be nil.
+// refused or in the lists twice, or if ctx has ended, the change is empty: its New is the given snapshot. The
+// snapshot must not be nil.
 func (w *Webhook) Propose(ctx context.Context, known *mirror.Snapshot, of Proposal) (mirror.Change, []Proposed) {
 	var all []Proposed
 	var puts []model.Record

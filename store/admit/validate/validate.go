@@ -1,7 +1,7 @@
 // Package validate implements the validation webhook for objects of Istio. An object is checked against the
 // CustomResourceDefinition of its kind, then normalised by store/normal, with the code that the leader runs. An invalid
-// object is refused, with the paths of its fields. A valid object that has no effect in part, or another effect than
-// its author may expect, is admitted with warnings.
+// object is refused, with the paths of its fields. A valid object is admitted with warnings if a part of it has no
+// effect, or an effect that its author may not expect.
 //
 // Owns: an index of the hosts and addresses in the newest snapshot.
 // Reads: the mesh configuration; the replica's snapshot, if it has one, for references to other objects.
@@ -89,9 +89,9 @@ const (
 	reasonInvalid = "invalid_resource"
 )
 
-// Admit implements admit.Handler. It refuses an invalid object (422), and one that cannot be decoded (400). If an
-// update leaves spec and apiVersion of an invalid object unchanged, the errors become warnings. Requests other than the
-// creation or update of an object are admitted.
+// Admit implements admit.Handler. It refuses an invalid object (422), and an object that cannot be decoded (400). If
+// an update leaves spec and apiVersion of an invalid object unchanged, the errors become warnings. Requests other
+// than the creation or update of an object are admitted.
 func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if !writes(r) {
 		return admit.Allow()
@@ -216,7 +216,7 @@ func (e Error) text() string {
 }
 
 // check validates an object. An object of Istio is checked against its CRD and, if it has no violations, by normalised.
-// An object of the Gateway API only gets warnings.
+// An object of the Gateway API gets warnings, but no errors.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
 	if obj.ID.Group == object.GatewayAPI {
@@ -388,7 +388,7 @@ func cause(code problem.Code) metav1.CauseType {
 }
 
 // RefusedGateway returns a valid Gateway with the annotation AlwaysReject, for dry runs. The result can be encoded as
-// JSON, and refers to labels, which are the labels by which a webhook configuration selects objects.
+// JSON. It shares the map labels: the labels by which a webhook configuration selects objects.
 func RefusedGateway(namespace string, labels map[string]string) map[string]any {
 	metadata := map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels,
 		"annotations": map[string]string{AlwaysReject: "true"}}

@@ -50,22 +50,22 @@ type Options struct {
 	// returns false, the Reflector does not receive the event. An error ends the watch, with status 413 for the
 	// Reflector.
 	Passes func(e watch.Event, lists bool) (bool, error)
-	Passed func(came time.Time) // the Reflector has received an event that arrived at the time came, and stores it next
+	Passed func(came time.Time) // the Reflector has received an event that arrived at this time, and stores it next
 	Silent func()               // a watch had no event for Silence, and ends
 }
 
-// Bound returns a ListWatch that calls plain within the bounds of o. plain must have its functions with a context, and
-// its client must use Transport. The first page of each list is a consistent read, whatever resource version the caller
-// requests. The result is for one Reflector.
+// Bound returns a ListWatch that calls plain within the bounds of o. The first argument must set the two functions
+// that have a context, and its client must use Transport. The first page of each list is a consistent read, whatever
+// resource version the caller requests. The result is for one Reflector.
 func Bound(plain *cache.ListWatch, o Options) *cache.ListWatch {
 	o.Answer, o.Silence = cmp.Or(o.Answer, Answer), cmp.Or(o.Silence, Silence)
 	b := &bounded{Options: o, plain: plain}
 	return &cache.ListWatch{ListWithContextFunc: b.list, WatchFuncWithContext: b.watch}
 }
 
-// Reflector returns a Reflector that copies the objects of lw, a ListWatch of Bound, into a store. like has the type of
-// the objects. The Reflector's methods log to the logger of their context: to report failures only by Options, pass a
-// context with an empty klog.Logger. o.Logger and o.Name are overwritten.
+// Reflector returns a Reflector that copies the objects of lw, a ListWatch of Bound, into a store. The argument like
+// is any object of the type of these objects. The Reflector's methods log to the logger of their context: to report
+// failures only by Options, pass a context with an empty klog.Logger. o.Logger and o.Name are overwritten.
 func Reflector(name string, lw cache.ListerWatcher, like runtime.Object, into cache.ReflectorStore,
 	o cache.ReflectorOptions) *cache.Reflector {
 	o.Logger, o.Name = &klog.Logger{}, name

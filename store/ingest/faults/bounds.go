@@ -13,8 +13,8 @@ import (
 const maxText = 512
 
 // bounded returns at most problem.MostOfObject problems of one object. If there are more, errors precede warnings, and
-// the last problem counts the omitted ones. Long texts are cut. The slice all is not changed, and is returned if it is
-// within the bounds.
+// the last problem counts the omitted ones. Long texts are cut. The given slice is not changed, and is returned
+// itself if it is within the bounds.
 func bounded(id object.ID, all []object.Problem) []object.Problem {
 	if len(all) > problem.MostOfObject {
 		all = slices.Clone(all)

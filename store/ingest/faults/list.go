@@ -31,10 +31,11 @@ type List struct {
 	rejected   map[string]int // objects with errors, by kind
 }
 
-// shelf contains the faulty objects of one namespace, with their problems. Objects in more are not listed.
+// shelf contains the faulty objects of one namespace, with their problems. The objects in the map more are not
+// listed.
 type shelf struct {
 	listed, more map[object.ID][]object.Problem
-	left         int // problems in more
+	left         int // number of problems in the map more
 }
 
 // New returns an empty List.
@@ -92,7 +93,7 @@ func (l *List) replace(id object.ID, before, problems []object.Problem) {
 	s.left += len(problems) - len(before)
 }
 
-// reject adds by to the number of rejected objects of a kind if the problems contain an error.
+// reject changes the number of rejected objects of a kind by the given difference, if the problems contain an error.
 func (l *List) reject(kind string, problems []object.Problem, by int) {
 	if !hasError(problems) {
 		return

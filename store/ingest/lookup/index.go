@@ -19,7 +19,7 @@ type indexes struct {
 	owners      owners
 	nodes       map[origin.Origin]map[string]*normal.Node // by name
 	automaticAt map[object.ID]object.ID                   // AutomaticAtID of each automatic address -> AutomaticID
-	demands     map[string]*demand                        // by source of the leader
+	demands     map[string]*demand                        // by source: origin.DNS, origin.JWKS
 
 	meshes                         map[object.ID]*Mesh
 	config                         *meshv1.MeshConfig   // in effect

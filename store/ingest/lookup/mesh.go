@@ -140,7 +140,7 @@ func (t *Table[E]) MeshID() object.ID {
 // MeshOf returns the parsed mesh configuration of a Node, read-only; nil for Nodes of other objects.
 func (n *Node[E]) MeshOf() *Mesh { return as[*Mesh](n.parsed) }
 
-// RestoreMesh replaces the parsed mesh configuration of a Node, which need not have an object. If a part in effect
+// RestoreMesh replaces the parsed mesh configuration of a Node. The Node need not have an object. If a part in effect
 // changes, its readers are marked. The Table retains m, which must not change afterwards.
 func (t *Table[E]) RestoreMesh(n *Node[E], m *Mesh) {
 	t.set(rowOf(t.normal, n.ID()), n, m)

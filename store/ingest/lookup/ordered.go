@@ -58,7 +58,7 @@ func (o *ordered) remove(a netip.Addr) {
 	}
 }
 
-// from returns the lowest address that is not below a, or the zero Addr.
+// from returns the lowest address of the set that is not below the given address, or the zero Addr.
 func (o *ordered) from(a netip.Addr) netip.Addr {
 	if len(o.chunks) == 0 {
 		return netip.Addr{}

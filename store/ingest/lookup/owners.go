@@ -89,8 +89,8 @@ func (t *Table[E]) OwnPod(of object.ID, a netip.Addr) bool {
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
 // SetServices replaces the Service or ServiceEntry in the records of an object. before are the records so far, after
-// the present ones. If its content or creation time differs, the objects that looked up its hosts or addresses are
-// marked.
+// the present ones. If the content or the creation time of the service differs, the objects that looked up its hosts
+// or addresses are marked.
 func (t *Table[E]) SetServices(before, after []model.Record) {
 	was, is := serviceOf(before), serviceOf(after)
 	if was == is {
@@ -111,7 +111,8 @@ func serviceOf(records []model.Record) *model.Service {
 	return nil
 }
 
-// setService adds a service (there) or removes it. If moved, its readers are marked.
+// setService adds a service if there is set, and otherwise removes the service. If moved is set, the readers of its
+// hosts and addresses are marked.
 func (t *Table[E]) setService(s *model.Service, there, moved bool) {
 	if s == nil {
 		return

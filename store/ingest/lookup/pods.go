@@ -46,9 +46,10 @@ func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
 	}
 }
 
-// PodAt implements normal.Lookup. It returns the Pod with an address (normal.PodAtID); nil without such a Pod. If
-// several Pods have the address, as in the network of their node, it prefers Pods that are not being deleted, then the
-// first by name.
+// PodAt implements normal.Lookup. It returns the Pod that has not ended and has an address (normal.PodAtID); nil
+// without such a Pod. If several Pods have the address, as Pods in the host network do, it prefers Pods that are not
+// being deleted, then the first by name. Call PodAt within Renew only, and pass id to SetRefs: the index of the
+// namespace is built from Pods that are cached until Renew ends, and is kept while objects refer to its addresses.
 func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
 	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
 	if p.asked[at] == nil {

@@ -55,7 +55,7 @@ type Server struct {
 	log      *slog.Logger
 	lock     *os.File
 	socket   string                 // path
-	apart    string                 // folder of the socket if that is not in the data directory
+	apart    string                 // folder of the socket, if the socket is not in the data directory
 	stopping atomic.Bool            // Close was called
 	room     atomic.Pointer[string] // result of Room; nil: there is room
 
@@ -214,8 +214,8 @@ func (srv *Server) config() *embed.Config {
 	return c
 }
 
-// findSocket sets the path of the server's socket. It is in the data directory, or in a temporary directory if the path
-// would be too long for a socket (108 bytes on Linux).
+// findSocket sets the path of the server's socket. The socket is in the data directory, or in a temporary directory
+// if the path would be too long for a socket (108 bytes on Linux).
 func (srv *Server) findSocket() (err error) {
 	const name = "etcd.sock"
 	if srv.socket = filepath.Join(srv.dir, name); len(srv.socket) < 100 {

@@ -115,7 +115,7 @@ type logged struct {
 }
 
 // again reports whether a message may be logged now. If so, left is the number of equal messages that were left out
-// since the last one.
+// since this message was logged last.
 func (r *repeats) again(message string) (left int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -61,7 +61,7 @@ func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 // Dir returns the data directory that Start made.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop kills the server if it runs, and closes its Store, which is nil then. The data stay.
+// Stop kills the server if it runs, and closes its Store. The field Store is nil then. The data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
@@ -73,8 +73,8 @@ func (s *Server) Stop() {
 	s.Store = nil
 }
 
-// Restart stops the server if it runs. It then starts the server on the data in dir, at the same address and with a new
-// Store. Dir returns the directory with the server's own data, whatever dir is.
+// Restart stops the server if it runs. It then starts the server on the data in dir, at the same address and with a
+// new Store. The result of the method Dir stays the same, whatever the argument is.
 func (s *Server) Restart(dir string) {
 	s.t.Helper()
 	s.Stop()

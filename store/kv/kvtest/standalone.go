@@ -29,8 +29,8 @@ func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	return &Standalone{etcd, "http://" + client}, nil
 }
 
-// Compact drops all revisions but the newest, and waits until their space is free. Errors are etcd's, also if nothing
-// was written since the last Compact.
+// Compact drops all revisions but the newest, and waits until their space is free. Errors are etcd's. One of them is
+// that nothing was written since the last Compact.
 func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
@@ -71,7 +71,7 @@ func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte
 	})
 }
 
-// with calls do with a client of the etcd at an address, and closes the client.
+// with calls the function do with a client of the etcd at an address, and closes the client.
 func with(etcd string, do func(*clientv3.Client) error) error {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package fields states how this version treats every field of Istio's configuration: the field is acted on, its use is
-// reported, or it has no effect for sidecars. table.txt covers the fields of istio.io/api, names.txt covers
-// annotations, labels and node metadata. deploy/docs/compatibility.md is generated from both, and store/normal reports
-// according to them.
+// Package fields states how this version treats every field of Istio's configuration: the field is acted on, setting
+// it is reported as a problem, or it has no effect for sidecars. table.txt covers the fields of istio.io/api,
+// names.txt covers annotations, labels and node metadata. deploy/docs/compatibility.md is generated from both tables,
+// and the problems that store/normal reports follow them.
 //
 // Owns: nothing; the tables are immutable. Reads: descriptors of istio.io/api. Never: objects of Kubernetes, Envoy
 // types.
@@ -28,10 +28,10 @@ type Mark string
 
 // The marks, as the tables spell them.
 const (
-	Acted    Mark = "acted"    // the field changes the configuration of proxies, or other output of its scene
-	Reported Mark = "reported" // the field is ignored, and each object that sets it has a problem that names it (problem.NotSupported)
-	Whole    Mark = "whole"    // the field is ignored, and each object of its kind has a problem that states so
-	Closed   Mark = "closed"   // ignoring the field would open something: the object is refused, or the workloads that it selects are closed
+	Acted    Mark = "acted"    // the field changes the configuration of proxies, or other output
+	Reported Mark = "reported" // the field is ignored, and each object that sets it gets a problem.NotSupported
+	Whole    Mark = "whole"    // the field is ignored, and each object of the field's kind gets a problem
+	Closed   Mark = "closed"   // ignoring it would permit traffic: the object is refused, or its workloads are closed
 	None     Mark = "none"     // the field has no effect in a mesh of sidecars
 )
 
@@ -39,14 +39,14 @@ const (
 type Row struct {
 	Message protoreflect.FullName // in names.txt: the section
 	Field   string                // JSON name
-	Value   string                // of an enum: the only value of this row; empty: all values
+	Value   string                // for an enum: the value that the row is about; empty: all values
 	// Within restricts the row to fields below another field, written Message.field. There the row replaces the general
 	// row. Empty: this is the general row.
 	Within string
 	Mark   Mark
-	Scene  string // of an acted field: the scene that tests it, if any
-	Test   string // of an acted field that no scene can show: its Go test, as folder and name
-	Text   string // of other fields: the reason, and the behaviour instead; with Test: what acts on the field, may be empty
+	Scene  string // for an acted field: the scene (cmd/internal/scene) that tests it, if any
+	Test   string // for an acted field that no scene can test: its Go test, as folder and name
+	Text   string // if not acted: reason and actual behaviour; with Test: what acts on the field, or empty
 }
 
 // String returns the field as in a line of the table, with its message.
@@ -92,8 +92,9 @@ func Roots() []Root {
 	return all
 }
 
-// Of returns the row of a field. It is nil for a field below one that is not acted on, which has no row of its own.
-// within lists the fields above it, the nearest last. value is the name of the value of an enum, otherwise empty.
+// Of returns the row of a field. within lists the fields above the field, the nearest last. For an enum, value is the
+// name of the field's value; otherwise value is empty. The result is nil if the table has no row for the field, since
+// it has no rows for fields below a field that is not acted on.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
 	for _, r := range table().rows[fd.FullName()] {
@@ -123,9 +124,9 @@ func short(name protoreflect.FullName) string {
 // Rows yields all rows of istio.io/api's fields, in the order of the table.
 func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
-// Unacted calls do with each field of a message that is set and has the mark Reported, in the order of its fields. path
-// is the path of the message as users write it; do receives the field's path below it, and its row. Fields below a
-// Reported field, or below one with mark None, are skipped.
+// Unacted calls a function for each field of a message that is set and has the mark Reported, in the order of fields.
+// path is the path of the message as users write it. The function receives the path of the field, which begins with
+// the message's path, and the field's row. Fields below a field with the mark Reported or None are skipped.
 func Unacted(m proto.Message, path string, do func(path string, row *Row)) {
 	(&walk{do: do}).message(m.ProtoReflect(), path)
 }
@@ -183,7 +184,8 @@ func sortedKeys(m protoreflect.Map) (keys []protoreflect.MapKey) {
 	return keys
 }
 
-// Below returns the Istio message in a field or its elements; nil if they are values, or messages of protobuf itself.
+// Below returns the message type of a field or of its elements. It returns nil for scalar fields, and for messages of
+// protobuf itself (google.protobuf).
 func Below(fd protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
 	md := fd.Message()
 	if fd.IsMap() {

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The sections of names.txt: properties of objects besides fields, and statements of proxies about themselves.
+// The sections of names.txt. They are about annotations and labels of objects, and about keys by which proxies
+// describe themselves.
 const (
 	Annotations = "annotations"
 	Labels      = "labels"

@@ -12,8 +12,8 @@ import (
 )
 
 // A line of table.txt is FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT, below the name of its message in brackets. The
-// text of an acted field is the name of a scene in cmd/internal/scene, "-" while there is no scene, or "test FOLDER
-// TestName[: TEXT]" if no scene can show it. Lines that begin with # are comments.
+// text of an acted field is the name of a scene in cmd/internal/scene, or "-" while no scene tests the field. If no
+// scene can test the field, it is "test FOLDER TestName[: TEXT]". Lines that begin with # are comments.
 //
 //go:embed table.txt
 var tableText string
@@ -114,7 +114,7 @@ func parseRow(line string) (*Row, error) {
 	return row, nil
 }
 
-// collect adds a message and all messages below it.
+// collect adds a message type, and all message types below it, to the map.
 func collect(md protoreflect.MessageDescriptor, into map[protoreflect.FullName]protoreflect.MessageDescriptor) {
 	if into[md.FullName()] != nil {
 		return

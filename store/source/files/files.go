@@ -239,8 +239,9 @@ func inParts(emit func([]object.Event), endless bool) func([]object.Event) {
 // processor time in the ingester, after which other namespaces have a turn.
 const partBytes = 64 << 10
 
-// byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted together
-// with changes of others, and by bytes, so that they do not delay changes of others.
+// byNamespace divides events by cluster and namespace, so that endless edits in one namespace are not emitted
+// together with changes of other namespaces. It also divides them by bytes, so that large edits do not delay changes
+// of other namespaces.
 func byNamespace(events []object.Event) (parts [][]object.Event) {
 	type part struct{ at, bytes int }
 	last := map[object.ID]part{}
@@ -260,8 +261,8 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and emits the changes, except for files that wait to be read. Files
-// beyond mostBytes wait from now on. Without dirty the folder is read for the first time, as a whole.
+// rescan walks the whole folder, renews the watches and emits the changes, except for files that wait to be read.
+// Files beyond mostBytes wait from now on. If dirty is nil, the folder is read for the first time, as a whole.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), dirty *dirty) *tree {
 	first := dirty == nil
 	readings, tree := s.scan(now, dirty)

@@ -26,8 +26,8 @@ const (
 	maxDocument = 4 << 20
 	maxFile     = 64 << 20
 	maxExpanded = 64 << 20
-	// aliasGrowth bounds the growth of a document by each of its nested aliases: three aliases may triple it, so each
-	// contributes e^(1/e) at most.
+	// aliasGrowth bounds the factor by which each alias enlarges a document. k aliases of one anchor enlarge the
+	// document at most k times. That is a factor of k^(1/k) for each alias, at most e^(1/e).
 	aliasGrowth = 1.4447
 )
 

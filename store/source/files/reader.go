@@ -12,7 +12,7 @@ import (
 // reading is the result of reading one file once.
 type reading struct {
 	path    string
-	base    string // folder that path begins with, whose sub-folders may name clusters; empty: path is relative to it
+	base    string // folder at the start of path; its sub-folders may name clusters; empty: path is relative to it
 	missing bool
 	err     error // why the file, which exists, cannot be read
 	data    []byte
@@ -42,7 +42,8 @@ func newReader(cluster string, grace time.Duration) *reader {
 	return &reader{folder: newFolder(), cluster: cluster, grace: grace, pending: map[string]*pending{}, skipped: func(string) {}}
 }
 
-// step applies readings that were made together, and returns the events. With trust all readings are accepted at once.
+// step applies readings that were made together, and returns the events. If trust is true, all readings are accepted
+// at once.
 func (r *reader) step(now time.Time, readings []reading, trust bool) []object.Event {
 	changes := map[string]*file{}
 	yielder := loop.NewYielder()
@@ -128,8 +129,9 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are read
-// at once, so that objects that vanish together are removed together, but at most four grace periods after the first.
+// due returns the time at which the pending paths are read again; false: no path is pending. All pending paths are
+// read at once, so that objects that vanish together are removed together. This is at most four grace periods after
+// the first pending change.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

@@ -52,8 +52,8 @@ func (w *watch) set(dirs []string) {
 }
 
 // dirty collects the changed paths of one burst. A burst ends after a pause of quiet. A burst without a pause is cut
-// after ten times quiet, and then after each twice quiet until there is a pause. This bounds the delay of other changes
-// by endless edits.
+// after ten times quiet, and then after each twice quiet until there is a pause. Cuts bound the time for which
+// endless edits delay other changes.
 type dirty struct {
 	quiet       time.Duration
 	paths       map[string]time.Time // when each was noted first
@@ -143,7 +143,8 @@ const (
 	most = 16
 	// mostBytes bounds the contents of the files that are parsed at once: a tenth of a second of processor time.
 	mostBytes = 1 << 20
-	// longestHold bounds the time that a file that has vanished waits for the files that exist. They may have its objects.
+	// longestHold bounds the time that a file that has vanished waits for the files that exist. These files may have
+	// its objects.
 	longestHold = 5 * time.Second
 )
 
@@ -152,8 +153,8 @@ type sizes func(path string) int64
 
 // take returns the burst if it has ended or is cut, and starts the next one. A burst that has more than mostBytes is
 // divided: folders take turns, and the other files stay for the next burst, which is due at once. endless reports
-// that related changes cannot be recognised, because this burst was divided, or because it and the one before it were
-// cut. Of an endless burst at most most files are taken.
+// that related changes cannot be recognised, because this burst was divided, or because this burst and the previous
+// one were cut. At most 16 files (the constant most) are taken of an endless burst.
 func (d *dirty) take(now time.Time, size sizes) (paths []string, whole, endless bool) {
 	if d.first.IsZero() {
 		return nil, false, false

@@ -113,8 +113,8 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 // forbidden. An API server that has just started may refuse requests until it has read its own role bindings.
 const refusals = 3
 
-// refuse counts a list of an optional kind that the API server forbade. After refusals such lists the cluster counts as
-// complete without the kind.
+// refuse counts a list of an optional kind that the API server forbade. After three such lists (refusals) the cluster
+// counts as complete without the kind.
 func (f *follower) refuse() {
 	s := f.source
 	s.mu.Lock()
@@ -191,8 +191,8 @@ func (f *follower) setWrong(wrong string, forbidden bool) {
 }
 
 // unreadable emits a Broken event if the kind is one referenced object that cannot be read, so that its stored record
-// is retained. It then counts as listed, so that a missing right for one object does not delay Synced. The caller has
-// the lock.
+// is retained. The kind then counts as listed, so that a missing right for one object does not delay Synced. The
+// caller has the lock.
 func (f *follower) unreadable() {
 	if f.wrong == "" || f.complete || !f.kind.referenced {
 		return
@@ -239,8 +239,8 @@ func (f *follower) put(o any) bool {
 	return f.set(l.name, l.object)
 }
 
-// labelsOf returns a map equal to labels that is shared, to save memory: that of the object's previous state, or that
-// of another object. The caller has the lock.
+// labelsOf returns a shared map with equal labels, to save memory: the labels of the object's previous state, or of
+// another object. The caller has the lock.
 func (f *follower) labelsOf(n name, labels map[string]string) map[string]string {
 	if before := f.table.all[n].now; before != nil && maps.Equal(before.Labels, labels) {
 		return before.Labels
@@ -271,8 +271,8 @@ func (f *follower) id(n name) object.ID {
 	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
 }
 
-// replace applies a complete list, and returns the number of objects that changed. Objects that are missing in the list
-// are deleted, with the reason why. The caller has the lock.
+// replace applies a complete list, and returns the number of objects that changed. Objects that are missing in the
+// list are deleted; the argument why is the reason that their events state. The caller has the lock.
 func (f *follower) replace(list []any, why object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {

@@ -96,7 +96,7 @@ type need int
 
 const (
 	needed   need = iota // the cluster is complete only after a list of the kind
-	optional             // as needed, unless the API server refuses the right to list it
+	optional             // the same as needed, unless the API server forbids listing the kind
 	reported             // the cluster is complete without the kind, whatever the error
 )
 

@@ -107,7 +107,7 @@ type Source struct {
 }
 
 // New returns a Source. It sends no request: Run does. Errors: the kubeconfig cannot be loaded, or the cluster's name
-// or a pattern of Ignore or Include is invalid. They name the value.
+// or a pattern of Ignore or Include is invalid. The error names the invalid value.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {

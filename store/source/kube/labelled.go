@@ -32,7 +32,7 @@ type Secrets struct {
 }
 
 // NewSecrets returns a Secrets. It sends no request: Run does. label is the label selector. The error means that the
-// kubeconfig cannot be loaded; its empty path means the service account of this process's Pod.
+// kubeconfig cannot be loaded. An empty kubeconfig path means the service account of this process's Pod.
 //
 // Run calls notify with all Secrets, in no order, after the first list and after each change. The Secrets are
 // read-only, the slice belongs to notify. When a request fails, Run calls failed with the reason; forbidden reports a

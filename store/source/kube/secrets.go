@@ -98,9 +98,9 @@ func referred(id object.ID) kind {
 	return k
 }
 
-// chooseSecrets divides the references into those to read, at most most, and those beyond the limit. A non-empty only
-// restricts both to objects of this namespace. If there are too many, the namespaces of the referring objects
-// alternate, so that a namespace with many references leaves room for others.
+// chooseSecrets divides the references into those to read and those beyond the limit `most`. If `only` is not empty,
+// references to objects of other namespaces are dropped. If there are too many references, the namespaces of the
+// referring objects alternate, so that a namespace with many references leaves room for others.
 func chooseSecrets(references []object.Reference, only string, most int) (chosen, beyond []object.Reference) {
 	turns, turn := map[string]int{}, map[object.Reference]int{}
 	for _, r := range references {

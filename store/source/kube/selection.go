@@ -102,8 +102,8 @@ func (s *selection) use(mesh string) {
 	s.selectors, s.wrong = selectors, ""
 }
 
-// selects applies the labels of a Namespace to the selection; other objects are ignored. there is false for a deleted
-// Namespace. The caller has the lock.
+// selects applies the labels of a Namespace to the selection; other objects are ignored. If the parameter there is
+// false, the Namespace was deleted. The caller has the lock.
 func (f *follower) selects(o metav1.Object, there bool) {
 	s := f.source
 	n, is := o.(*corev1.Namespace)
@@ -169,7 +169,7 @@ func (s *Source) selectBy(mesh string) {
 }
 
 // reselected removes the objects of namespaces that are no longer selected. changed maps each namespace whose selection
-// changed to whether it is selected now. With more, namespaces were added, so that every kind is listed again. The
+// changed to whether it is selected now. If more is set, namespaces were added, and every kind is listed again. The
 // caller has the lock.
 func (s *Source) reselected(changed map[string]bool, more bool) {
 	for _, f := range s.kinds {

@@ -58,7 +58,7 @@ func same(a, b *object.Object) bool {
 // noteEmitted records the emitted state of an object (nil: deleted).
 func (t *table) noteEmitted(n name, o *object.Object) { t.put(n, entry{o, t.all[n].now}) }
 
-// put replaces an entry, and updates now and bytes. An empty entry is removed.
+// put replaces an entry, and updates the fields now and bytes. An empty entry is removed.
 func (t *table) put(n name, e entry) {
 	before := t.all[n]
 	t.now += present(e.now) - present(before.now)
@@ -76,7 +76,7 @@ func present(o *object.Object) int {
 	return 1
 }
 
-// absent returns the existing objects that are not in there, the names of a complete list, sorted.
+// absent returns the existing objects whose names a complete list lacks, sorted.
 func (t *table) absent(there map[name]bool) (gone []name) {
 	for n, e := range t.all {
 		if e.now != nil && !there[n] {

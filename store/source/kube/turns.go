@@ -17,8 +17,8 @@ func NewTurns(atOnce int) *Turns { return &Turns{make(chan struct{}, atOnce)} }
 // not complete and continue.
 const longestTurn = 15 * time.Second
 
-// acquire blocks until a turn is free. done ends the turn, and may be called more than once. taken is false, and done
-// nil, if ctx ended before.
+// acquire blocks until a turn is free. done ends the turn, and may be called more than once. If ctx ends before a
+// turn is free, taken is false and done is nil.
 func (t *Turns) acquire(ctx context.Context) (done func(), taken bool) {
 	select {
 	case t.places <- struct{}{}:

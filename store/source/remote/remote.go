@@ -54,7 +54,8 @@ type Config struct {
 	Store      Store        // for Clusters.Lead and Servers.Run
 	Sealer     Sealer       // nil: no key encryption key; the leader stores no credentials, and other processes cannot reach the clusters
 	// Expect is called by Run with the origins of all named clusters, whenever the Secrets change; it must not be nil.
-	// known is false, and all nil, when Run ends. Before the call, a Forget event was emitted for each removed cluster.
+	// When Run ends, it calls Expect(nil, false). Before the call, a Forget event was emitted for each removed
+	// cluster.
 	Expect func(all []origin.Origin, known bool)
 	// Settle must block until the ingester has processed all earlier events and has called Refer with the Secrets that
 	// their objects refer to. It must return the context's error when the context ends, else nil. nil: no Secrets of
@@ -173,7 +174,8 @@ func (k *Clusters) settle(ctx context.Context) error {
 	}
 }
 
-// applySecrets replaces the wanted clusters by those that the given Secrets, the complete list, name.
+// applySecrets replaces the wanted clusters by the clusters that the Secrets name. The argument is the complete list
+// of Secrets.
 func (k *Clusters) applySecrets(all []*corev1.Secret) {
 	wanted, problems := candidatesOf(all, k.Own)
 	k.mu.Lock()

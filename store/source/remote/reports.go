@@ -21,7 +21,7 @@ func (k *Clusters) clusters() map[string]*cluster {
 }
 
 // Problems returns the current problems of the Secrets and of the clusters, sorted by object and message. The problem
-// of a cluster that cannot be read in full states the time since when. The caller owns the slice.
+// of a cluster that cannot be read in full states since when this is so. The caller owns the slice.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.failedChecks()), k.wrong, k.forbidden
@@ -81,8 +81,8 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 }
 
 // ReadUntil calls report for each cluster whose objects were all emitted once, in no order. until is the time up to
-// which its Pods and Namespaces, and with accounts its ServiceAccounts, were read and emitted (kube.Source.ReadUntil).
-// everywhere reports whether all namespaces are read.
+// which the cluster's Pods and Namespaces were read and emitted (kube.Source.ReadUntil). If accounts is true, this
+// holds for its ServiceAccounts too. everywhere reports whether all namespaces are read.
 func (k *Clusters) ReadUntil(report func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {

@@ -38,8 +38,8 @@ type Store interface {
 // Sealer encrypts the credentials of clusters (vault.Kubeconfigs). A sealed value can be opened only under the name of
 // its cluster.
 type Sealer interface {
-	// Seal returns plain encrypted for one cluster. It must not retain plain. The error means that the key encryption
-	// key cannot be used.
+	// Seal encrypts a plaintext for one cluster. It must not retain the plaintext. The error means that the key
+	// encryption key cannot be used.
 	Seal(ctx context.Context, cluster string, plain []byte) ([]byte, error)
 	// Open returns the plaintext of a value that Seal returned for the same cluster; the caller owns and clears the
 	// plaintext. Any other value is an error, and so is a key encryption key that cannot be used.
@@ -101,7 +101,8 @@ func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// write makes the stored values equal to wanted. It writes only values whose content or key encryption key has changed.
+// write makes the stored values equal to the credentials of the wanted clusters. It writes only values whose content
+// or key encryption key has changed.
 func (s *folderCopy) write(ctx context.Context, wanted []candidate) error {
 	if s.stored == nil {
 		if err := s.read(ctx); err != nil {

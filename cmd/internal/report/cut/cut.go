@@ -20,16 +20,16 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Cut replaces a value that was cut. Values that cannot be a text, and messages whose encoding would break, are
-// cleared.
+// Cut is the text in the place of a credential that was cut. Values that cannot be a text, and messages whose
+// encoding would break, are cleared.
 const Cut = "[cut]"
 
 // public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
 var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
 	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
-// Key reports whether the values of a key are credentials, by a word in its name in any case. Keys such as token_url
-// or secretName are not, because their values only refer to a credential.
+// Key reports whether the values of a key are credentials. It searches the name for words such as token, in upper or
+// lower case. It returns false for token_url or secretName, because such values only refer to a credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
 // forms match values that are credentials whatever their key. The two groups of each expression are retained around
@@ -55,7 +55,7 @@ func Suspects(encoded []byte) bool {
 
 func suspects(text string) bool { return suspicious.in(text) || hasUser(text) }
 
-// String returns a value with each part replaced that has the form of a credential.
+// String returns a text with Cut in place of each part that has the form of a credential.
 func String(s string) string {
 	if !suspects(s) {
 		return s
@@ -275,7 +275,8 @@ func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (fou
 	return found
 }
 
-// texts cuts all texts directly in a message that is the value of a credential's key, such as the match of a header.
+// texts cuts the string fields of a message that a map has under the key of a credential, such as the match of a
+// header.
 func texts(m protoreflect.Message, depth int) (found bool) {
 	if s, is := m.Interface().(*structpb.Value); is {
 		v := value("password", s.AsInterface())

@@ -104,9 +104,10 @@ type Replicas struct {
 	Proof   Proof
 }
 
-// Ask sends a question to the other replicas of Question.Of, each once, except for warming ones, and to at most 256. It
-// returns when all have answered, or when wait and Patience are over; wait is the time for which the question itself
-// may wait. The result has one element for each asked replica, with a Reply or an Err.
+// Ask sends a question once to each other replica that Question.Of selects. It leaves out warming replicas, and all
+// replicas after the first 256. wait is the time for which the question itself may wait. Ask returns when all
+// replicas have answered, at the latest after wait and Patience. The result has one element for each asked replica,
+// with a Reply or an Err.
 func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []Heard {
 	raw, err := q.encode()
 	var heard []Heard

@@ -22,7 +22,7 @@ type Proof struct {
 	Own func() (*tls.Certificate, error)
 	// Roots returns the roots of the mesh's own CA. A peer with a certificate of these roots is a replica if the
 	// certificate has Name and one of Identities. The function is nil if no own CA is known; then only the key of Own
-	// proves.
+	// counts as proof.
 	Roots func() []*x509.Certificate
 	// Name is the DNS name of the control plane's processes.
 	Name string
@@ -36,8 +36,8 @@ type Proof struct {
 var errNotReplica = errors.New("the certificate does not prove that its holder is a replica: it has neither the key of this replica's" +
 	" certificate, nor a name and an identity of the control plane from the mesh's own CA")
 
-// is returns nil if the presented certificates, the leaf first, prove a replica. The handshake has verified that the
-// peer has the leaf's key.
+// is returns nil if the presented certificates, the leaf first, prove that the peer is a replica. The handshake has
+// verified that the peer has the leaf's key.
 func (p Proof) is(presented []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	if len(presented) == 0 {
 		return errors.New("no certificate is presented: are client certificates verified at the secure address?")

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// encode returns the question as JSON, its body compressed. The error: the question is too large.
+// encode returns the question as JSON, with the body compressed. It fails if the question is too large.
 func (q Question) encode() ([]byte, error) {
 	raw, err := json.Marshal(q)
 	if err != nil || len(q.Body) == 0 {
@@ -30,7 +30,7 @@ func (q Question) encode() ([]byte, error) {
 	return within(raw, maxPacked, err)
 }
 
-// within returns raw, or an error if raw has more than most bytes. An err is passed on.
+// within returns raw, or an error if the length of raw exceeds the limit most. If err is not nil, within returns err.
 func within(raw []byte, most int, err error) ([]byte, error) {
 	if err == nil && len(raw) > most {
 		return nil, fmt.Errorf("a question of %d bytes, at most %d", len(raw), most)
@@ -38,8 +38,8 @@ func within(raw []byte, most int, err error) ([]byte, error) {
 	return raw, err
 }
 
-// decode parses an encoded question, and decompresses its body. The bytes are not trusted. Errors: they are malformed,
-// or too many.
+// decode parses an encoded question, and decompresses its body. The bytes are not trusted. Errors: the bytes are
+// malformed, or there are too many of them.
 func decode(raw []byte) (q Question, err error) {
 	if raw, err = within(raw, maxPacked, nil); err != nil {
 		return q, err

@@ -29,7 +29,7 @@ import (
 // empty namespace stands for what belongs to no namespace.
 type Visible func(namespace string) bool
 
-// Of reports whether a namespace is visible. With a nil Visible it is.
+// Of reports whether a namespace is visible. For a nil Visible every namespace is visible.
 func (v Visible) Of(namespace string) bool { return v == nil || v(namespace) }
 
 // Caller is an authenticated caller of /debug or /api/v1.
@@ -87,14 +87,14 @@ func (d *Authorizer) caller(who attest.Caller) Caller {
 }
 
 // system reports whether a caller is of the control plane's own namespace in the config cluster. Administrators of
-// another cluster may have the identities of all namespaces there. Without proof, as by a certificate that names no
-// cluster, a caller sees its namespace's tenant; a token of the config cluster is proof.
+// another cluster may have the identities of all namespaces there. A token of the config cluster proves the caller's
+// cluster. A certificate that names no cluster proves none; its caller sees only the tenant of its namespace.
 func (d *Authorizer) system(who attest.Caller) bool {
 	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
-// Forwarded returns a caller that another replica has authenticated. With all it sees everything. Otherwise it sees the
-// namespaces that belong to the tenant by this process's rules.
+// Forwarded returns a caller that another replica has authenticated. If all is set, the caller sees everything.
+// Otherwise the caller sees the namespaces that belong to the tenant by this process's rules.
 func (d *Authorizer) Forwarded(name, tenant string, all bool) Caller {
 	c := Caller{Name: name}
 	if !all {

@@ -1,7 +1,8 @@
 // Package envoytypes links the message types of all extensions of Envoy's API, by importing their packages. The value
 // of an EnvoyFilter patch may contain an Any of these types; a patch with an Any of a type that is not linked is
 // refused. Programs that plan configuration import this package, which a test of cmd/internal/arrows ensures; tests
-// with such patches import it too. Other programs do not, because without it they link in half the time.
+// with such patches import it too. Other programs do not import this package, because without it they link in half
+// the time.
 //
 // Owns: nothing. Reads: nothing. Never: has code.
 package envoytypes

@@ -110,7 +110,7 @@ func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	}
 }
 
-// Removals calls yield for each patch and each cluster of PlanStatic that the patch removes.
+// Removals calls yield for each pair of a patch and a cluster of PlanStatic that the patch removes.
 func (o Outbound) Removals(yield func(input.Removal)) {
 	removing := o.Patches.Removing()
 	if len(removing) == 0 {
@@ -130,11 +130,11 @@ func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
 	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
 }
 
-// Unknown returns how the proxies reach hosts that are not in the configuration. ByName is true if the proxies resolve
-// the names of unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables ByName, and an outboundTrafficPolicy
-// of the Sidecar disables it
+// Unknown returns how the proxies reach hosts that are not in the configuration. ByName is true if the proxies
+// resolve the names of unknown hosts. The mode ALLOW_ANY_DYNAMIC_DNS of MeshConfig enables ByName, and an
+// outboundTrafficPolicy of the Sidecar disables it
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). For
-// proxies without the extension, the mode has the effect of ALLOW_ANY.
+// proxies without xds.CapDynamicForward (the extension that resolves names), the mode has the effect of ALLOW_ANY.
 func (o Outbound) Unknown() dnscache.Unknown {
 	if o.policy() != nil || !o.Key.Caps.Has(xds.CapDynamicForward) ||
 		o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {

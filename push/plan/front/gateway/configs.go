@@ -19,7 +19,8 @@ type config struct {
 	servers []gateways.Server
 	stated  map[string][]int // host in a Gateway -> ascending indices of the servers with this host
 	owners  *gateways.Owners // the owners of the hosts of the listener
-	// elsewhere has the hosts of the listener's other servers. Others is empty if requests for them are answered 404.
+	// elsewhere has the hosts of the listener's other servers. Its list Others is empty if requests for these hosts
+	// are answered 404.
 	elsewhere gateways.Elsewhere
 }
 

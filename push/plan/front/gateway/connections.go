@@ -120,7 +120,8 @@ func (c *chaining) addPassthrough(server gateways.Server) {
 }
 
 // allowed returns the stated SNI names of a VirtualService that a server allows for its namespace, in the form that
-// Envoy matches. A nil list stands for all names. some is false if the server allows none of the stated names.
+// Envoy matches. A nil list stands for all names. The second result is false if the server allows none of the stated
+// names.
 func (c *chaining) allowed(vs *model.VirtualService, server gateways.Server, stated []string) (names []string, some bool) {
 	var hosts []gateways.Host
 	for _, name := range stated {

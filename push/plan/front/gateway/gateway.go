@@ -152,7 +152,7 @@ func (f *Front) Endpoints(h *host.Host, _ func()) { f.passBySNI(h.Name) }
 // TelemetryChanged implements front.Front: Finish decides the telemetry again.
 func (f *Front) TelemetryChanged() { f.reports = true }
 
-// report decides the telemetry of listeners again. If it differs, all listeners are planned again.
+// report decides the telemetry of listeners again. If the telemetry differs, all listeners are planned again.
 func (f *Front) report() {
 	was := f.edge
 	f.edge, f.reports = was.Again(f.In), false

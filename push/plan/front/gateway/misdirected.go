@@ -12,16 +12,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A request is misdirected if its host belongs to another server of the same port than its connection. Either the
-// client has reused a connection whose certificate covers the host, or it tries to evade the server of the host. In
-// each route configuration, all hosts of other servers share one virtual host, which answers 421.
+// A request is misdirected if the server of its connection is not the server of its host. Both servers have the same
+// port. Either the client has reused a connection whose certificate covers the host, or it tries to evade the server
+// of the host. In each route configuration, the misdirected hosts share one virtual host, which answers 421.
 const (
 	misdirected   = "misdirected" // the host of this virtual host
 	misdirectedID = ":" + misdirected
 )
 
-// noteElsewhere marks a route configuration if misdirected hosts have to be decided. It also appends a problem for each
-// host of the configuration's own servers that another server guards by requiring client certificates.
+// noteElsewhere marks a route configuration for decideMisdirected if other servers own hosts that may be misdirected
+// here. It also appends a problem for each host of the configuration's own servers that another server guards by
+// requiring client certificates.
 func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	if f.Key.Edge.Value().Misdirected404 {
 		c.elsewhere.Others = nil
@@ -41,8 +42,8 @@ func (f *Front) noteElsewhere(c *config, found *[]input.Problem) {
 	}
 }
 
-// manyElsewhere returns the problem of a listener with more hosts than a route configuration lists as misdirected. left
-// is the number of hosts that are not listed.
+// manyElsewhere returns the problem of a listener with more than gateways.MaxElsewhere unguarded hosts of other
+// servers. Route configurations list none of them. left is their highest number among the route configurations.
 func manyElsewhere(l gateways.Listener, left int) input.Problem {
 	last := l.TLS[len(l.TLS)-1]
 	return input.Warning(last.Gateway.Key, problem.NotSupported, fmt.Sprintf("spec.servers[%d].hosts", last.Index),
@@ -58,9 +59,8 @@ func (f *Front) misdirect(c *config, domain string) {
 	}
 }
 
-// decideMisdirected decides the virtual hosts for misdirected requests of the marked route configurations again.
-// Guarded hosts are always misdirected. Another host is misdirected unless the route configuration has a virtual host
-// for it.
+// decideMisdirected plans the virtual host for misdirected requests of each marked route configuration. Guarded hosts
+// are always misdirected. Another host is misdirected unless the route configuration has a virtual host for it.
 func (f *Front) decideMisdirected() {
 	for _, name := range slices.Sorted(maps.Keys(f.misdirects)) {
 		c := f.configs[name]

@@ -108,8 +108,8 @@ type takeovers struct {
 	found []input.Problem
 }
 
-// compare calls meets for each pair of claims of which the first precedes the second in all and covers its path. Of
-// several preceding claims with the same path, only the last is compared.
+// compare calls the function for each pair of claims in the list in which the first claim precedes the second, and
+// covers the path of the second. Of several preceding claims with the same path, only the last is compared.
 func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	prefixes, others := map[uint64]*claim{}, map[claim]*claim{}
 	for i := range all {
@@ -141,8 +141,9 @@ func (t *takeovers) compare(all []claim, meets func(before, after *claim)) {
 	}
 }
 
-// loses reports that a match of the VirtualService of gets no requests, because another one precedes it. A takeover is
-// reported by takes. Each VirtualService gets a problem for its first lost match only.
+// loses reports that a match of the second VirtualService gets no requests, because a match of the first precedes it.
+// If a takeover was reported for the second VirtualService, loses does nothing. Each VirtualService gets a problem
+// for its first lost match only.
 func (t *takeovers) loses(to, of *model.VirtualService, path string) {
 	if to == of || t.taken[of] || t.lost[of] {
 		return
@@ -155,7 +156,7 @@ func (t *takeovers) loses(to, of *model.VirtualService, path string) {
 // orSlash returns a path, or "/" for the path of all requests.
 func orSlash(path string) string { return cmp.Or(path, "/") }
 
-// takes reports that the VirtualService by takes a path from another VirtualService, if by is younger and of another
+// takes reports that the first VirtualService takes a path from the second, if the first is younger and of another
 // namespace. The older VirtualService gets a problem for its first takeover only.
 func (t *takeovers) takes(by, from *model.VirtualService, path string) {
 	pair := [2]*model.VirtualService{by, from}

@@ -26,10 +26,9 @@ var (
 )
 
 // serverTLS returns the settings of the TLS that a server terminates. They are zero for modes PASSTHROUGH and
-// AUTO_PASSTHROUGH, whose TLS the server does not terminate. A credential takes precedence over files. serves returns
-// the
-// cluster of the SDS server for an external secret, by the part of its name after sds://. If the cluster is "", proxies
-// request the secret from the control plane, which answers that it does not exist.
+// AUTO_PASSTHROUGH, whose TLS the server does not terminate. A credential takes precedence over files. The function
+// serves returns the cluster of the SDS server for an external secret, by the part of the secret's name after sds://.
+// If the cluster is "", proxies request the secret from the control plane, which answers that it does not exist.
 func serverTLS(s *networkingv1.Server, mesh *meshv1.MeshConfig, serves func(name string) (cluster string)) listener.ServerTLS {
 	tls := s.GetTls()
 	switch tls.GetMode() {

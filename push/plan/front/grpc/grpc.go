@@ -125,8 +125,8 @@ func (f *Front) Vary(view.Inputs) {}
 // Forget implements front.Front. The front stores nothing about variations.
 func (f *Front) Forget(view.Inputs) {}
 
-// Finish implements front.Front: it plans the marked hosts. It removes their old resources before it adds the others,
-// because a short name may move from one host to another.
+// Finish implements front.Front: it plans the marked hosts. It removes their old resources before it adds the new
+// ones, because a short name may move from one host to another.
 func (f *Front) Finish(yield func()) {
 	names := slices.Sorted(maps.Keys(f.step))
 	for _, name := range names {

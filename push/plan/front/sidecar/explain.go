@@ -29,7 +29,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// Serving implements front.Front. It returns the virtual hosts of the hosts for which named returns true, as the
+// Serving implements front.Front. It returns the virtual hosts of the hosts that the predicate selects, as the
 // proxies of the variation v receive them; v may be nil.
 func (f *Front) Serving(named func(host string) bool, v *host.Variation) []host.Routed {
 	return f.routes.Serving(named, v)
@@ -60,8 +60,8 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	f.routes.Describe(line)
 }
 
-// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common,
-// which only names the Sidecar and is left out without one.
+// sources returns the traffic sources of an outbound listener. All hosts with plain HTTP have one source in common.
+// It names only the Sidecar, and is left out if no Sidecar configures the traffic.
 func (ls *listeners) sources(l *outbound) (out []any) {
 	http, rest, _ := l.leading()
 	if http != nil {

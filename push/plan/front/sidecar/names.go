@@ -53,7 +53,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with each host that may have the same domain.
+// rivals calls visit with each host that may have the given domain.
 func (s *scope) rivals(domain string, visit func(host string)) {
 	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
@@ -106,9 +106,9 @@ func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	return a.Service.Key == b.Service.Key && a.Service.Created == b.Service.Created
 }
 
-// precedes reports whether a wins a domain that both virtual hosts have. A host with a service wins against a host
-// without a service. For two services host.Precedes decides. For hosts of the same service, or without services, the
-// smaller name wins.
+// precedes reports whether the first virtual host wins a domain that both have. A host with a service wins against a
+// host without a service. For two services host.Precedes decides. For hosts of the same service, or without services,
+// the smaller name wins.
 func (s *scope) precedes(a, b *routes.VirtualHost) bool {
 	switch {
 	case (a.Service == nil) != (b.Service == nil):

@@ -75,7 +75,7 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 
 // New returns the front of the scope with a key, and the scope's host table, both without hosts. It plans the resources
 // that are constant during the life of the scope, and stores them in the layer `to`. sidecar is nil if no Sidecar
-// applies. Problems are in Problems.
+// applies. The method Problems returns the problems that New found.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
 		ports: map[servedBy][]uint32{}}
@@ -126,8 +126,9 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return next, s.hosts
 }
 
-// Host implements front.Front. It plans the traffic of a host if what has input.LDS, and its virtual hosts if what has
-// input.RDS. uses is true if the host has traffic or virtual hosts afterwards. The host table must have the host.
+// Host implements front.Front. It plans the traffic of a host if `what` has input.LDS, and its virtual hosts if
+// `what` has input.RDS. It reports whether the host has traffic or virtual hosts afterwards. The host table must have
+// the host.
 func (f *Front) Host(name string, what input.Types, yield func()) (uses bool) {
 	h, now := f.hosts.Get(name), f.entriesOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {

@@ -36,7 +36,7 @@ func (f *Front) virtualHostIDs(hosts map[string]bool) map[string][]string {
 	return out
 }
 
-// labelsRead returns the labels of the inputs whose keys are in keys.
+// labelsRead returns those labels of the inputs that have one of the given keys.
 func labelsRead(inputs view.Inputs, keys intern.List[string]) intern.List[string] {
 	return view.Reads{Labels: keys}.Of(inputs).Labels
 }

@@ -23,7 +23,7 @@ type variedListeners struct {
 }
 
 // variedListeners returns the variedListeners of a variation. hosts has the hosts that the variation reroutes. The
-// method adds the hosts whose tcp or tls rules read the variation's inputs to it.
+// method adds the hosts whose tcp or tls rules read the variation's inputs.
 func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *variedListeners {
 	ls := &variedListeners{Front: f, of: v, reports: f.reportsOf(v.Inputs), hosts: hosts, traffic: map[string][]traffic{}}
 	ls.all = ls.reports != f.reports.spec || v.Inputs.Extensions.Len() > 0 || v.Inputs.Listeners.Stated
@@ -35,7 +35,7 @@ func (f *Front) variedListeners(v *host.Variation, hosts map[string]bool) *varie
 	return ls
 }
 
-// plan plans the listeners that the step may have changed. If each is true, it plans all listeners that may differ.
+// plan plans the listeners that the step may have changed. If `each` is true, it plans all listeners that may differ.
 func (ls *variedListeners) plan(each bool, yield func()) {
 	planned := map[string]bool{}
 	plan := func(name string) {
