@@ -22,10 +22,9 @@ func (x *exchange) pay(n int) {
 // Owing describes a stream whose client has not acknowledged a change.
 type Owing struct {
 	StreamInfo
-	// Since is the time from which the client is behind. This is the last time at which the client was up to date. If
-	// the client has not been up to date on this stream, it is the time of the first change that the client has to
-	// acknowledge. Since is zero if no selected change is unacknowledged: the client connected with older resources
-	// and has not been up to date yet.
+	// Since is the last time at which the client was up to date. If the client connected without resources and has not
+	// been up to date since, it is the time of the first change after that. It is zero if the client connected with
+	// older resources and has not been up to date on this stream.
 	Since time.Time
 	Turn  bool // the client's configuration waits for a turn in the rollout
 }
