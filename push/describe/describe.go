@@ -141,6 +141,8 @@ type Source interface {
 	// HostOrigins returns the objects that determine how the proxies of a view reach hosts, in the order of names.
 	// Hosts that the proxies do not have are left out.
 	HostOrigins(s plan.Seen, names []string) []plan.HostOrigins
+	// ScopeHosts returns the hosts of a view's scope, sorted.
+	ScopeHosts(s plan.Seen) []plan.HostName
 	// ServedHosts returns the hosts of all virtual hosts of a gateway's view, sorted.
 	ServedHosts(s plan.Seen) []string
 }

@@ -101,11 +101,12 @@ func (d *describer) proxies(all []plan.Seen) {
 			d.add(Itself, one, identityOf(&s.Nodes[i]))
 		}
 		d.add(Inbound, s, inboundOf(s, o)...)
-		sections := []Section{scopeOf(s, o), filtersOf(o.Snapshot, s.View.Scope.Filters.All())}
+		hosts := d.from.ScopeHosts(s)
+		sections := []Section{scopeOf(s, len(hosts)), filtersOf(o.Snapshot, s.View.Scope.Filters.All())}
 		if s.View.Scope.Kind == view.Router {
 			sections = append(sections, listenersOf(o))
 		}
-		d.add(Outbound, s, append(sections, d.hostsOf(s, o)...)...)
+		d.add(Outbound, s, append(sections, d.hostsOf(s, hosts)...)...)
 	}
 }
 
@@ -129,10 +130,10 @@ func identityText(i view.Identity) string {
 }
 
 // scopeOf lists the Sidecar that selects a proxy's hosts, and the number and size of the proxy's resources.
-func scopeOf(s plan.Seen, o plan.Origins) Section {
+func scopeOf(s plan.Seen, hosts int) Section {
 	out := Section{Name: "scope and its cost"}
 	var by []string
-	text := fmt.Sprint(len(o.Hosts))
+	text := fmt.Sprint(hosts)
 	switch sidecar := s.View.Scope.Sidecar; {
 	case s.View.Scope.Kind == view.Router:
 		for _, g := range s.View.Scope.Gateways.All() {

@@ -9,8 +9,8 @@ import (
 // TrafficSource names the objects that define a part of a listener's traffic. Explain returns values of this type.
 type TrafficSource = front.TrafficSource
 
-// Serving returns the virtual hosts of one host that a joined proxy has, in all of its route configurations; nil without
-// such virtual hosts. It is the part of Explain that costs one host instead of all.
+// Serving returns the virtual hosts of one host that a joined proxy has, in all of its route configurations; nil
+// without such virtual hosts. It is the part of Explain that costs one host instead of all.
 func (p *Planner) Serving(h *Handle, name string) []host.Routed {
 	pl := h.planned.Load()
 	return pl.scope.front.Serving(func(of string) bool { return of == name }, pl.variation())

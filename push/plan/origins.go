@@ -29,7 +29,6 @@ type Origins struct {
 	// inbound connections, and those of a gateway.
 	Listeners   map[string][]any
 	Telemetries []*model.Telemetry // in ascending precedence
-	Hosts       []HostName         // of the scope, sorted
 }
 
 // HostName is the name of a host of a scope.
@@ -122,13 +121,6 @@ func (p *Planner) Origins(s Seen) (o Origins, ok bool) {
 			o.Listeners[r.Name] = p.Explain(h, xds.Listener, r.Name)
 		}
 	}
-	pl.scope.hosts.Names(func(name string) {
-		of := pl.scope.hosts.Get(name)
-		if ruled := pl.scope.hosts.Ruled(of); ruled || of.Service != nil || of.Alias() != nil {
-			o.Hosts = append(o.Hosts, HostName{name, ruled})
-		}
-	})
-	slices.SortFunc(o.Hosts, func(a, b HostName) int { return strings.Compare(a.Name, b.Name) })
 	return o, true
 }
 
@@ -140,6 +132,34 @@ func (l *Loop) Origins(s Seen) (o Origins, ok bool) {
 		}
 	})
 	return o, ok
+}
+
+// ScopeHosts returns the hosts of a view's scope, sorted; nil if all of the view's proxies in s have left. It looks at
+// every host of the scope.
+func (p *Planner) ScopeHosts(s Seen) (all []HostName) {
+	h, pl := p.plannedOf(s)
+	if h == nil {
+		return nil
+	}
+	hosts := pl.scope.hosts
+	hosts.Names(func(name string) {
+		of := hosts.Get(name)
+		if ruled := hosts.Ruled(of); ruled || of.Service != nil || of.Alias() != nil {
+			all = append(all, HostName{name, ruled})
+		}
+	})
+	slices.SortFunc(all, func(a, b HostName) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// ScopeHosts is Planner.ScopeHosts for proxies of this loop; nil without a plan.
+func (l *Loop) ScopeHosts(s Seen) (all []HostName) {
+	l.inspect(func() {
+		if l.planner != nil {
+			all = l.planner.ScopeHosts(s)
+		}
+	})
+	return all
 }
 
 // HostOrigins returns the objects that decided how the proxies of a view reach some hosts, in the order of names. Hosts

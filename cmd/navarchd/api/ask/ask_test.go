@@ -220,7 +220,8 @@ func TestBodiesArrive(t *testing.T) {
 		}
 	}
 	body := make([]byte, maxBody+1)
-	if h := r.Ask(t.Context(), Question{Caller: Caller{All: true}, Body: body}, time.Minute)[0]; h.Err == nil || !strings.Contains(h.Err.Error(), "4 MiB") {
+	h := r.Ask(t.Context(), Question{Caller: Caller{All: true}, Body: body}, time.Minute)[0]
+	if h.Err == nil || !strings.Contains(h.Err.Error(), "4 MiB") {
 		t.Errorf("a body above the bound: %v", h.Err)
 	}
 }
