@@ -8,11 +8,7 @@ import (
 
 // reported marks the telemetry of the namespace's proxies, or of all proxies if that is the root namespace.
 func reported(c *change, _ input.Types, e mirror.Edit) {
-	namespace := e.Key().Namespace
-	if namespace == c.was || namespace == c.in.Root() {
-		namespace = "*"
-	}
-	c.reporting[namespace] = true
+	c.reporting[c.reach(e)] = true
 }
 
 // telemetryViews marks the views of the record's namespace if it has a selector before or after the edit. Selectors
