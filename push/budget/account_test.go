@@ -30,3 +30,20 @@ func TestDefaultLimits(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// A stream that has ended may not join, and uses up the pace of neither its credential nor its identity.
+func TestEndedStreamsDoNotJoin(t *testing.T) {
+	w := newBudgetTest(t, Limits{Least: 100})
+	s, gone := w.open(Holder{Credential: "a"}, "n"), w.open(Holder{Credential: "a"}, "n")
+	gone.Leave()
+	for range joinsBurst + 100 {
+		if gone.Join() == nil {
+			t.Fatal("it joins")
+		}
+	}
+	for i := range joinsBurst + 100 {
+		if err := s.Join(); err != nil {
+			t.Fatalf("join %d of the other stream: %v", i, err)
+		}
+	}
+}

@@ -254,7 +254,7 @@ func (e *Entry) Spend(bytes int) (granted int) {
 
 // Join returns nil if the configuration of the stream's proxy may be planned at present. Otherwise the error matches
 // ErrExhausted. A credential may join 16 times at once, then once in 2 s. Further joins count for the identity, which
-// may have as many in 30 s as it may have streams.
+// may have as many in 30 s as it may have streams. A stream that has ended may not join, and is not counted.
 func (e *Entry) Join() error {
 	if e == nil {
 		return nil
@@ -263,6 +263,9 @@ func (e *Entry) Join() error {
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if e.place == nil {
+		return fmt.Errorf("%w: the stream has ended", ErrExhausted)
+	}
 	c, a := e.credential, e.credential.account
 	if c.joins.allow(now, joinsBurst, joinsEvery) {
 		return nil

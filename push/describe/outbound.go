@@ -19,8 +19,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// hostsOf describes the hosts of a proxy; all are those of its scope, which it may reorder. With Query.Host it describes that host in full. Otherwise it lists the first
-// Limit hosts, a line each; hosts with rules come first.
+// hostsOf describes the hosts of a proxy; all are those of its scope, which it may reorder. With Query.Host it
+// describes that host in full. Otherwise it lists the first Limit hosts, a line each; hosts with rules come first.
 func (d *describer) hostsOf(s plan.Seen, all []plan.HostName) []Section {
 	if d.Host != "" {
 		return d.hostSections(s, hostNames(d.Host, d.Namespace, s.View.Scope))

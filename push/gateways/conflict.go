@@ -30,7 +30,7 @@ type reason struct {
 }
 
 // lose appends a conflict. It keeps the first problem.MostOfObject errors of a Gateway, and as many warnings, because
-// lists of problems do not show more of one object. Further conflicts are only counted.
+// lists of problems do not show more of one object. omitted reports the number of further errors.
 func (m *merger) lose(s Server, r reason) {
 	r.severity = cmp.Or(r.severity, problem.Error)
 	m.lost[r.severity]++

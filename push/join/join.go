@@ -109,8 +109,8 @@ func (p *Proxy) ReportHealth(healthy bool, message string) {
 }
 
 // Confirm implements serve.Proxy: it waits until the proxy's set is planned from a snapshot as new as the store at the
-// time of the call, for five seconds at most. Errors are gRPC statuses: Unavailable if the snapshot is older, or the
-// status for the end of ctx.
+// time of the call, for five seconds at most. Errors are gRPC statuses: Unavailable if the snapshot is older or the
+// plan loop fails, or the status for the end of ctx.
 func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
@@ -118,7 +118,7 @@ func (p *Proxy) Confirm(ctx context.Context) error {
 		return status.Errorf(codes.Unavailable, "this replica may be behind the one that the proxy comes from: %v", err)
 	}
 	if err := p.Refresh(confirm); err != nil {
-		return status.FromContextError(err).Err()
+		return statusOf(err)
 	}
 	return nil
 }
@@ -202,9 +202,18 @@ func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lan
 		return nil, status.Error(codes.Internal, plan.ErrUnplannable.Error())
 	}
 	if err != nil {
-		return nil, status.FromContextError(err).Err()
+		return nil, statusOf(err)
 	}
 	return proxy, nil
+}
+
+// statusOf returns the gRPC status for an error of the plan loop: the status for the end of a context, or else
+// Unavailable, because the loop has ended or has recovered from a panic, and the client shall connect again.
+func statusOf(err error) error {
+	if of := status.FromContextError(err); of.Code() != codes.Unknown {
+		return of.Err()
+	}
+	return status.Error(codes.Unavailable, err.Error())
 }
 
 // StoreName returns the name of a store for clients: the ID of its etcd cluster in hexadecimal, or "" for 0 (unknown).

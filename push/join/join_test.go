@@ -156,7 +156,7 @@ func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 }
 
 // The server recognises two errors by their type: a replica that is behind the client's state, with its revision, and a
-// plan that is not ready.
+// plan that is not ready. The end of the plan loop makes the client connect again.
 func TestJoinErrorsOfTheServer(t *testing.T) {
 	p := &parts{behind: fmt.Errorf("at 3: %w", mirror.ErrBehind)}
 	seen := agentapi.MinRevision{Store: "1f", Revision: 9}
@@ -170,6 +170,13 @@ func TestJoinErrorsOfTheServer(t *testing.T) {
 	p = &parts{planning: fmt.Errorf("x: %w", plan.ErrNotReady)}
 	if _, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, nil)}, nil); !errors.Is(err, serve.ErrNotReady) {
 		t.Errorf("not ready: %v", err)
+	}
+	for want, planning := range map[codes.Code]error{codes.Unavailable: errors.New("the plan loop has ended"),
+		codes.Canceled: context.Canceled, codes.DeadlineExceeded: fmt.Errorf("x: %w", context.DeadlineExceeded)} {
+		p := &parts{planning: planning}
+		if _, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, nil)}, nil); status.Code(err) != want {
+			t.Errorf("%v: %v, want %v", planning, err, want)
+		}
 	}
 	if _, err := p.planner().Join(t.Context(), serve.Client{Node: []byte("x")}, nil); err == nil || status.Code(err) != codes.Unknown {
 		t.Errorf("a node that is none: %v", err) // the server says what is wrong with it (InvalidArgument)

@@ -66,7 +66,7 @@ func TestJoinRegistersMachines(t *testing.T) {
 	}{
 		"no proof":          {identity: "", code: codes.PermissionDenied},
 		"it is not let in":  {parts: parts{admission: status.Error(codes.ResourceExhausted, "too many")}, identity: web, code: codes.ResourceExhausted},
-		"it cannot be had":  {parts: parts{planning: errors.New("x")}, identity: web, code: codes.Unknown},
+		"it cannot be had":  {parts: parts{planning: errors.New("x")}, identity: web, code: codes.Unavailable},
 		"it is not planned": {parts: parts{planning: plan.ErrUnplannable}, identity: web, code: codes.Internal},
 	} {
 		if _, err := join(&c.parts, c.identity); status.Code(err) != c.code || registry.Connected() != 0 {

@@ -111,6 +111,12 @@ var areas = [NumAreas]string{"routes", "clusters", "endpoints", "inbound", "poli
 // String returns the name of the area in sentences. It panics for NumAreas.
 func (a Area) String() string { return areas[a] }
 
+// ParseArea returns the area that String writes as text; the result is false for other texts.
+func ParseArea(text string) (Area, bool) {
+	i := slices.Index(areas[:], text)
+	return Area(max(i, 0)), i >= 0
+}
+
 // Fact is one difference in meaning. It is comparable. Its texts may contain any characters of object names, so
 // printers must escape them.
 type Fact struct {

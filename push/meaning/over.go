@@ -223,7 +223,7 @@ func (r Reach) Risks() (all []Risk) {
 		all = append(all, Risk{Code: MeshWide, Level: Medium, Subject: clip(object), Objects: []string{object},
 			Text: "the object applies to the whole mesh"})
 	}
-	if r.Proxies*100 > r.All*manyProxies {
+	if r.All > 0 && r.Proxies*100 > r.All*manyProxies {
 		level := Medium
 		if r.Proxies*100 > r.All*mostProxies {
 			level = High

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/push/xds"
@@ -74,6 +77,29 @@ func TestOverComparesOnce(t *testing.T) {
 	}
 }
 
+// Views that share a changed cluster have the same refused Secrets, even if the cluster names a Secret twice.
+func TestRefusedSecretsOfSeveralViews(t *testing.T) {
+	p := clusterPair("c", clusterv3.Cluster_RANDOM, clusterv3.Cluster_RANDOM, "new")
+	common := &tlsv3.CommonTlsContext{}
+	for _, name := range []string{"b", "a", "a"} {
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, &tlsv3.SdsSecretConfig{Name: name})
+	}
+	config, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: common})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.New.(*clusterv3.Cluster).TransportSocket = &corev3.TransportSocket{Name: "tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}
+	empty, _ := new(Decoder).Between(nil, nil)
+	var asked []string
+	refused := func(secret string) string { asked = append(asked, secret); return "" }
+	view := View{Pairs: []Pair{p}, Before: empty.Before, After: empty.After, Refused: refused}
+	Over(slices.Values([]View{view, view}), Reach{})
+	if want := []string{"a", "b", "a", "b"}; !slices.Equal(asked, want) {
+		t.Errorf("Secrets %q, want %q", asked, want)
+	}
+}
+
 // Risks of reach depend on the figures alone; unknown figures are no risk.
 func TestReach(t *testing.T) {
 	for _, c := range []struct {
@@ -82,6 +108,7 @@ func TestReach(t *testing.T) {
 	}{
 		{Reach{}, ""},
 		{Reach{MeshWide: []string{"PeerAuthentication istio-system/default"}}, "NP501 medium"},
+		{Reach{Proxies: 10}, ""},
 		{Reach{Proxies: 10, All: 100}, ""},
 		{Reach{Proxies: 11, All: 100}, "NP502 medium"},
 		{Reach{Proxies: 50, All: 100}, "NP502 medium"},

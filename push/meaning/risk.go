@@ -25,6 +25,9 @@ const (
 // String returns the level as flags and JSON have it: "medium" or "high"; empty for other values.
 func (l Level) String() string { return map[Level]string{Medium: "medium", High: "high"}[l] }
 
+// ParseLevel returns the level that String writes as text; 0 for other texts.
+func ParseLevel(text string) Level { return map[string]Level{"medium": Medium, "high": High}[text] }
+
 // Code identifies a kind of risk. The meaning of a code never changes.
 type Code string
 

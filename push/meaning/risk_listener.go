@@ -177,14 +177,12 @@ func secretsOf(all []chain) (names []string) {
 	return names
 }
 
-// refusedSecrets assesses the Secrets that a resource names after the change, but not before. It sorts the list new
-// in place.
+// refusedSecrets assesses the Secrets that a resource names only after the change.
 func (a *assessment) refusedSecrets(subject string, t xds.Type, resource string, old, new []string) {
 	if a.Refused == nil {
 		return
 	}
-	slices.Sort(new)
-	for _, secret := range slices.Compact(new) {
+	for _, secret := range slices.Compact(slices.Sorted(slices.Values(new))) { // a copy: other views share the model
 		if slices.Contains(old, secret) {
 			continue
 		}

@@ -279,11 +279,15 @@ func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
 		return
 	}
-	namespace := e.Key().Namespace
-	if namespace == c.was || namespace == c.in.Root() {
-		namespace = "*"
+	c.views[c.reach(e)] = true
+}
+
+// reach returns the namespace of an edit's record, or "*" if that is the root namespace before or after the step.
+func (c *change) reach(e mirror.Edit) string {
+	if namespace := e.Key().Namespace; namespace != c.was && namespace != c.in.Root() {
+		return namespace
 	}
-	c.views[namespace] = true
+	return "*"
 }
 
 // selects reports whether an edit may change the set of proxies that a record selects, or their views. Most edits of

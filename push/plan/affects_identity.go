@@ -16,10 +16,10 @@ func peered(c *change, t input.Types, e mirror.Edit) {
 			c.hosts[h] |= t
 		}
 	}
-	namespace := e.Key().Namespace
+	namespace := c.reach(e)
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		all := c.in.In(kind, namespace)
-		if namespace == c.was || namespace == c.in.Root() {
+		if namespace == "*" {
 			all = c.in.All(kind)
 		}
 		for r := range all {

@@ -9,11 +9,7 @@ import (
 // reported marks the telemetry of the namespace's proxies; if this is the root namespace, it marks the telemetry of
 // all proxies.
 func reported(c *change, _ input.Types, e mirror.Edit) {
-	namespace := e.Key().Namespace
-	if namespace == c.was || namespace == c.in.Root() {
-		namespace = "*"
-	}
-	c.reporting[namespace] = true
+	c.reporting[c.reach(e)] = true
 }
 
 // telemetryViews marks the views of the record's namespace if the record has a selector before or after the edit.

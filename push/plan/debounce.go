@@ -17,8 +17,8 @@ import "time"
 // would slow the leader further.
 //
 // The pause is three times the duration of the last plan, which leaves processors to other work. It is at most
-// `longPause`. Measured on two processors in a mesh that is edited without end: with a longPause of one second, proxies
-// wait 8 s for a change (p99); with two seconds they wait 3 s.
+// `longPause` and at most `most`. Measured on two processors in a mesh that is edited without end: with a longPause of
+// one second, proxies wait 8 s for a change (p99); with two seconds they wait 3 s.
 type debounce struct {
 	after, most   time.Duration
 	edits         int           // number of waiting edits
@@ -64,7 +64,7 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 		at = end
 	}
 	if time.Duration(d.edits)*d.cost > longPlan {
-		at = d.planned.Add(max(d.after/4, min(3*d.last, longPause)))
+		at = d.planned.Add(max(d.after/4, min(3*d.last, longPause, d.most)))
 	}
 	return at.Sub(now), true
 }

@@ -14,15 +14,17 @@ func TestGreatPlansAreSliced(t *testing.T) {
 		cost    time.Duration // of one edit
 		longest int           // the largest number of edits planned at once, at 1,000 edits a second
 		plans   int           // the largest number of plans in 20 s
+		most    time.Duration
 	}{
-		"cheap":         {1, 10 * time.Microsecond, 3_100, 7},
-		"a tenth of it": {1, 100 * time.Microsecond, 320, 70},
-		"dear":          {1, 300 * time.Microsecond, 3_000, 25},
-		"all of it":     {1, time.Millisecond, 6_000, 10}, // planning needs all the time: edits wait up to `most`
-		"dear, in gaps": {200, 300 * time.Microsecond, 3_000, 25},
+		"cheap":              {1, 10 * time.Microsecond, 3_100, 7, 10 * time.Second},
+		"a tenth of it":      {1, 100 * time.Microsecond, 320, 70, 10 * time.Second},
+		"dear":               {1, 300 * time.Microsecond, 3_000, 25, 10 * time.Second},
+		"all of it":          {1, time.Millisecond, 6_000, 10, 10 * time.Second}, // planning needs all the time: edits wait up to `most`
+		"dear, in gaps":      {200, 300 * time.Microsecond, 3_000, 25, 10 * time.Second},
+		"dear, with a bound": {1, 300 * time.Microsecond, 800, 60, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := debounce{after: 100 * time.Millisecond, most: 10 * time.Second}
+			d := debounce{after: 100 * time.Millisecond, most: c.most}
 			d.cost = c.cost
 			longest, plans, waiting, planning := 0, 0, 0, 0 // planning: remaining milliseconds of the plan in progress
 			busy := 0

@@ -50,7 +50,8 @@ type Config struct {
 	Logger     *slog.Logger // if nil, slog.Default
 	// DebounceAfter is PILOT_DEBOUNCE_AFTER (default: 100 ms), and DebounceMax is PILOT_DEBOUNCE_MAX (default: 10 s).
 	// Edits of configuration are planned at most DebounceAfter after the last one, and at most DebounceMax after the
-	// first one that waits. If plans last long, edits wait up to 2 s after the last plan instead.
+	// first one that waits. If plans last long, edits wait up to 2 s after the last plan instead, or up to DebounceMax
+	// if that is shorter.
 	DebounceAfter, DebounceMax time.Duration
 	// Coalesce is the minimum time between two plans of the fast path (default: 10 ms).
 	Coalesce time.Duration

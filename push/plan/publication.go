@@ -32,16 +32,18 @@ func (p Publication) Objects() []model.Key {
 }
 
 // Views maps each namespace of proxies in Moved to the number of their views. A view groups the proxies with equal
-// configuration; a view that is not adjacent in Moved is counted several times. The caller owns the map. Views must be
-// called during Config.Publishing.
+// configuration. The caller owns the map. Views must be called during Config.Publishing.
 func (p Publication) Views() map[string]int {
 	counts := map[string]int{}
 	var last *planned
+	seen := map[*planned]bool{}
 	for _, m := range p.Moved {
-		if of := m.Handle.planned.Load(); of != last {
+		of := m.Handle.planned.Load()
+		if of != last && !seen[of] { // most proxies follow one of their view
 			counts[m.Handle.Node.Namespace]++
-			last = of
+			seen[of] = true
 		}
+		last = of
 	}
 	return counts
 }

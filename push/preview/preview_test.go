@@ -109,7 +109,7 @@ pay/sidecar, such as a: [a.pay]: CDS outbound|80||web.shop.svc.cluster.local tru
 	}
 }
 
-// A report is bounded, and counts what it leaves out. Reports of replicas add up.
+// A report is bounded, and counts what it leaves out. Reports of replicas add up, the most severe risk first.
 func TestReports(t *testing.T) {
 	b := baseOf(t, []model.Record{service(t, "*")}, "a.shop", "b.shop", "a.pay")
 	p, err := Of(t.Context(), b, b.Resolver.Source().Apply(5, nil, []model.Key{service(t).Meta().Key}), nil)
@@ -137,6 +137,20 @@ func TestReports(t *testing.T) {
 	added := len(sum.Risks) == 2 && sum.Risks[0].Proxies == 4 && first.Risks[0].Proxies == 2
 	if !added || sum.Worst() != meaning.High || two.Worst() != meaning.High {
 		t.Errorf("%+v", sum.Risks)
+	}
+	first.Risks, two.Risks = []Risk{{Code: "NP102", Level: "medium"}}, []Risk{risk, {Code: "NP001", Level: "medium"}}
+	first.Facts = []Fact{{Area: "routes", Subjects: []string{"b"}}, {Area: "policies", Subjects: []string{"a"}}}
+	two.Facts = []Fact{{Area: "routes", Subjects: []string{"a"}}, {Area: "clusters", Subjects: []string{"c"}}}
+	sum = Merge([]*Report{first, two})
+	var order []string
+	for _, one := range sum.Risks {
+		order = append(order, string(one.Code))
+	}
+	for _, one := range sum.Facts {
+		order = append(order, one.Area+" "+one.Subjects[0])
+	}
+	if want := "NP101 NP001 NP102 routes a routes b clusters c policies a"; strings.Join(order, " ") != want {
+		t.Errorf("in order %q, want %q", order, want)
 	}
 	if worst := (&Report{}).Worst(); worst != 0 {
 		t.Errorf("without risks: %v", worst)

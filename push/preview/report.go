@@ -211,12 +211,12 @@ func (r *Report) Count() (proxies, views int, bytes int64) {
 	return proxies, len(r.Affected), bytes
 }
 
-// Merge returns the merged report of several replicas, which have different proxies. all must not be empty. Objects
-// are those of the first report. Counts of equal risks, facts and groups are added. It does not change the reports,
-// and shares slices with them.
+// Merge returns the merged report of several replicas, each of which has other proxies. all must not be empty. Objects
+// are those of the first report. Counts of equal risks, facts and groups are added. Risks and facts have the order of
+// meaning.Summary. It does not change the reports, and shares slices with them.
 func Merge(all []*Report) *Report {
 	sum := *all[0]
-	sum.Affected, sum.Partial = nil, nil
+	sum.Affected, sum.Partial, sum.Facts = nil, nil, slices.Clone(sum.Facts)
 	sum.Risks = slices.DeleteFunc(slices.Clone(sum.Risks), func(r Risk) bool { return elsewhere(r, all) })
 	groups := map[string]*Group{}
 	for i, r := range all {
@@ -245,6 +245,7 @@ func Merge(all []*Report) *Report {
 			groups[key] = &g
 		}
 	}
+	sum.sort()
 	sum.Affected = make([]Group, 0, len(groups))
 	for _, g := range groups {
 		sum.Affected = append(sum.Affected, *g)
@@ -253,6 +254,19 @@ func Merge(all []*Report) *Report {
 		return cmp.Or(cmp.Compare(b.Proxies, a.Proxies), strings.Compare(a.Label, b.Label), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	return &sum
+}
+
+// sort sorts the risks and facts as meaning.Summary does. Facts of one subject keep their order.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Risks, func(a, b Risk) int {
+		return cmp.Or(cmp.Compare(meaning.ParseLevel(b.Level), meaning.ParseLevel(a.Level)), cmp.Compare(a.Code, b.Code),
+			slices.Compare(a.Subjects, b.Subjects))
+	})
+	slices.SortStableFunc(r.Facts, func(a, b Fact) int {
+		ofA, _ := meaning.ParseArea(a.Area)
+		ofB, _ := meaning.ParseArea(b.Area)
+		return cmp.Or(cmp.Compare(ofA, ofB), slices.Compare(a.Subjects, b.Subjects))
+	})
 }
 
 // elsewhere reports whether a risk "patch without match" of one report is missing in another report: the patch changes
@@ -299,10 +313,8 @@ func union[T comparable](a, b []T) []T {
 
 // Worst returns the highest level of the risks; 0, which is below all levels, without a risk.
 func (r *Report) Worst() (worst meaning.Level) {
-	for _, level := range []meaning.Level{meaning.Medium, meaning.High} {
-		if slices.ContainsFunc(r.Risks, func(one Risk) bool { return one.Level == level.String() }) {
-			worst = level
-		}
+	for _, one := range r.Risks {
+		worst = max(worst, meaning.ParseLevel(one.Level))
 	}
 	return worst
 }

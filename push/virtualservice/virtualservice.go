@@ -45,8 +45,8 @@ func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
 }
 
 // SetHosts returns the values by which an http rule, or one of its routes, replaces the host of requests: those of
-// rewrite.authority, and of header operations on the host. The result is sorted and may have duplicates; nil without
-// such values.
+// rewrite.authority, and of header operations on the host. Empty values are omitted, because they replace nothing. The
+// result is sorted and may have duplicates; nil without such values.
 func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	if host := rule.GetRewrite().GetAuthority(); host != "" {
 		hosts = append(hosts, host)
@@ -54,7 +54,7 @@ func SetHosts(rule *networkingv1.HTTPRoute) (hosts []string) {
 	of := func(h *networkingv1.Headers) {
 		for _, by := range []map[string]string{h.GetRequest().GetSet(), h.GetRequest().GetAdd()} {
 			for name, host := range by {
-				if strings.EqualFold(name, ":authority") || strings.EqualFold(name, "host") {
+				if host != "" && (strings.EqualFold(name, ":authority") || strings.EqualFold(name, "host")) {
 					hosts = append(hosts, host)
 				}
 			}

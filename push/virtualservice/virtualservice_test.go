@@ -49,6 +49,22 @@ tls: [{route: [{destination: {host: d}}]}]
 	}
 }
 
+// An empty value in a header operation replaces no host.
+func TestSetHosts(t *testing.T) {
+	vs := service(t, `
+http:
+- rewrite: {authority: c}
+  headers: {request: {set: {Host: b, other: x}, add: {":authority": ""}}}
+  route: [{destination: {host: d}, headers: {request: {set: {host: ""}, add: {":authority": a}}}}]
+- route: [{destination: {host: d}, headers: {request: {set: {host: ""}}}}]
+`)
+	for i, want := range [][]string{{"a", "b", "c"}, nil} {
+		if diff := cmp.Diff(want, SetHosts(vs.Spec.Http[i])); diff != "" {
+			t.Errorf("rule %d: %s", i, diff)
+		}
+	}
+}
+
 func TestReads(t *testing.T) {
 	vs := service(t, `
 http:

@@ -37,7 +37,7 @@ func (w *walker) fault(route *routev3.Route) bool {
 		code = 200 // with the status of gRPC in a header, also for clients that do not speak gRPC
 	}
 	w.step("aborts with %s of %s", status, line(a.GetPercentage()))
-	share := float64(a.GetPercentage().GetNumerator()) / denominators[a.GetPercentage().GetDenominator()]
+	share := shareOf(a.GetPercentage())
 	if share >= 1 {
 		if w.answer(code); stated != nil {
 			w.result.GRPC = stated
@@ -52,6 +52,11 @@ func (w *walker) fault(route *routev3.Route) bool {
 
 var denominators = map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 1e2,
 	typev3.FractionalPercent_TEN_THOUSAND: 1e4, typev3.FractionalPercent_MILLION: 1e6}
+
+// shareOf returns a fraction of the requests; 1: all requests.
+func shareOf(p *typev3.FractionalPercent) float64 {
+	return float64(p.GetNumerator()) / denominators[p.GetDenominator()]
+}
 
 // isPreflight reports whether the request is a CORS preflight.
 func (w *walker) isPreflight() bool {

@@ -53,7 +53,7 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 }
 
 // receive sets the properties of a request that the connection manager itself decides: its scheme, its path and the
-// client's address. It answers a request whose path the manager refuses, and returns false then.
+// client's address. It answers a request whose path the manager refuses or redirects, and returns false then.
 func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
 	w.Headers = maps.Clone(w.Headers)
 	scheme := "http"
@@ -67,9 +67,15 @@ func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
 	w.Headers[":scheme"], w.Headers["x-forwarded-proto"] = scheme, scheme
 	w.trusted = forwardedFor(w.Headers["x-forwarded-for"], edge, int(m.GetXffNumTrustedHops()))
 	path, ok := normalised(w.Headers[":path"], m)
-	if !ok {
+	redirected := ok && redirects(w.Headers[":path"], m)
+	switch {
+	case !ok, redirected && IsGRPC(w.Headers): // clients of gRPC follow no redirects
 		w.step("400: path %s", w.Headers[":path"])
 		w.answer(400)
+		return false
+	case redirected:
+		w.step("307: path %s", path)
+		w.answer(307)
 		return false
 	}
 	w.Headers[":path"] = path

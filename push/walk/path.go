@@ -35,6 +35,13 @@ func normalised(text string, m *hcmv3.HttpConnectionManager) (string, bool) {
 	return path, true
 }
 
+// redirects reports whether a manager answers a path that it accepts by a redirect to the normalised path, because the
+// path has escaped slashes.
+func redirects(text string, m *hcmv3.HttpConnectionManager) bool {
+	path, _, _ := strings.Cut(text, "?")
+	return m.GetPathWithEscapedSlashesAction() == hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT && unescapeSlashes(path) != path
+}
+
 func unescapeSlashes(path string) string {
 	return strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", `\`, "%5C", `\`).Replace(path)
 }

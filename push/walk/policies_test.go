@@ -58,6 +58,57 @@ func TestNormalised(t *testing.T) {
 	}
 }
 
+// A path with escaped slashes is redirected to the normalised path, if the manager says so.
+func TestRedirectedPaths(t *testing.T) {
+	m := &hcmv3.HttpConnectionManager{PathWithEscapedSlashesAction: hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT}
+	for _, c := range []struct {
+		path, content string
+		status        int // 0: the request continues
+	}{
+		{"/a/b?c=%2f", "", 0},
+		{"/a%2Fb", "", 307},
+		{"/a%2Fb", "application/grpc", 400},
+	} {
+		w := &walker{Request: Request{Headers: map[string]string{":path": c.path, "content-type": c.content}}}
+		if goes := w.receive(m); goes != (c.status == 0) || w.result.Status != c.status {
+			t.Errorf("%s %s: %v, %d, want %d", c.path, c.content, goes, w.result.Status, c.status)
+		}
+	}
+}
+
+// A route is selected by all parts of its match. Parts that a walk cannot decide lower the confidence.
+func TestSelectedRoutes(t *testing.T) {
+	for _, c := range []struct {
+		match string
+		is    bool
+		sure  Confidence
+	}{
+		{`{"prefix": "/"}`, true, Certain},
+		{`{"prefix": "/", "runtime_fraction": {"default_value": {"numerator": 0}}}`, false, Certain},
+		{`{"prefix": "/", "runtime_fraction": {"default_value": {"numerator": 30}}}`, true, Likely},
+		{`{"prefix": "/", "runtime_fraction": {"default_value": {"numerator": 100}}}`, true, Certain},
+		{`{"prefix": "/x", "runtime_fraction": {"default_value": {"numerator": 30}}}`, false, Certain},
+		{`{"prefix": "/", "grpc": {}}`, false, Certain},
+		{`{"prefix": "/", "tls_context": {"presented": true}}`, true, Possible},
+		{`{"prefix": "/", "cookies": [{"name": "a", "string_match": {"exact": "b"}}]}`, true, Possible},
+		{`{"connect_matcher": {}}`, false, Certain},
+		{`{"path_match_policy": {"name": "t", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig", "path_template": "/*"}}}`, true, Certain},
+		{`{"prefix": "/", "headers": [{"name": "n", "range_match": {"start": 1, "end": 9}}]}`, false, Possible},
+		{`{"prefix": "/", "headers": [{"name": "m", "range_match": {"start": 1, "end": 9}}]}`, false, Certain},
+		{`{"prefix": "/", "headers": [{"name": "n"}]}`, true, Certain},
+		{`{"prefix": "/", "headers": [{"name": "m"}]}`, false, Certain},
+		{`{"prefix": "/", "headers": [{"name": "m", "present_match": false}]}`, true, Certain},
+		{`{"prefix": "/", "headers": [{"name": "n", "present_match": true, "invert_match": true}]}`, false, Certain},
+		{`{"prefix": "/", "headers": [{"name": "m", "string_match": {"exact": "x"}, "invert_match": true}]}`, false, Certain},
+	} {
+		rc := from(t, `{"virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [{"match": `+c.match+`}]}]}`, &routev3.RouteConfiguration{})
+		w := &walker{Request: Request{Headers: map[string]string{":path": "/a", ":method": "GET", "n": "5"}}}
+		if on := w.selectRoute(rc); (on.route != nil) != c.is || w.result.Confidence != c.sure {
+			t.Errorf("%s: selected %v, %v, want %v, %v", c.match, on.route != nil, w.result.Confidence, c.is, c.sure)
+		}
+	}
+}
+
 // The status of requests with tokens, by the requirements of package push/build/jwt.
 func TestTokens(t *testing.T) {
 	const (

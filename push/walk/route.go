@@ -26,12 +26,34 @@ func (w *walker) selectRoute(rc *routev3.RouteConfiguration) (on selected) {
 		return on
 	}
 	for _, route := range on.host.GetRoutes() {
-		if w.matches(route.GetMatch()) {
+		if w.matches(route.GetMatch()) && w.acceptsRest(route) {
 			on.route = route
 			break
 		}
 	}
 	return on
+}
+
+// acceptsRest reports whether the rest of a route's match accepts the request: the parts that Matches ignores. Parts
+// that a walk cannot decide lower the confidence.
+func (w *walker) acceptsRest(route *routev3.Route) bool {
+	m := route.GetMatch()
+	if m.GetGrpc() != nil && !IsGRPC(w.Headers) {
+		return false
+	}
+	if of := m.GetRuntimeFraction(); of != nil {
+		share := shareOf(of.GetDefaultValue())
+		if share == 0 {
+			return false
+		}
+		if share < 1 {
+			w.doubt(Likely, "route %s is selected for a share of the requests", or(route.GetName()))
+		}
+	}
+	if m.GetTlsContext() != nil || len(m.GetCookies())+len(m.GetFilterState()) > 0 {
+		w.doubt(Possible, "route %s has a match of an unknown kind, which is taken as a match", or(route.GetName()))
+	}
+	return true
 }
 
 // disables reports whether the route, or else the virtual host, disables a filter.
@@ -89,7 +111,7 @@ func (w *walker) matches(m *routev3.RouteMatch) bool {
 			return false
 		}
 	}
-	return pathMatches(m, path) && w.headersMatch(m.GetHeaders()) && queryMatches(m.GetQueryParameters(), parameters(query))
+	return w.pathMatches(m, path) && w.headersMatch(m.GetHeaders()) && queryMatches(m.GetQueryParameters(), parameters(query))
 }
 
 // parameters returns the first value of each parameter of a query. As in Envoy, names and values are not decoded.
@@ -105,7 +127,7 @@ func parameters(query string) map[string]string {
 }
 
 // pathMatches reports whether a match accepts a path without its query.
-func pathMatches(m *routev3.RouteMatch, path string) bool {
+func (w *walker) pathMatches(m *routev3.RouteMatch, path string) bool {
 	fold := func(s string) string { return s }
 	if m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue() {
 		fold = strings.ToLower
@@ -121,22 +143,37 @@ func pathMatches(m *routev3.RouteMatch, path string) bool {
 		return path == fold(p.PathSeparatedPrefix) || strings.HasPrefix(path, fold(p.PathSeparatedPrefix)+"/")
 	case *routev3.RouteMatch_SafeRegex:
 		return fullMatch(p.SafeRegex.GetRegex(), stated)
+	case *routev3.RouteMatch_PathMatchPolicy:
+		return templateMatches(p.PathMatchPolicy.GetTypedConfig(), stated)
+	case *routev3.RouteMatch_ConnectMatcher_:
+		return w.Headers[":method"] == "CONNECT"
 	}
 	return false
 }
 
 // headersMatch reports whether all matchers accept the headers. A missing header satisfies neither a matcher nor its
-// inversion, unless the matcher tests presence.
+// inversion, unless the matcher tests presence. A matcher without a kind tests presence.
 func (w *walker) headersMatch(all []*routev3.HeaderMatcher) bool {
 	for _, h := range all {
 		value, there := w.Headers[strings.ToLower(h.GetName())]
-		if !there && h.GetTreatMissingHeaderAsEmpty() {
-			there = true
-		}
-		if !there && h.GetInvertMatch() && !h.GetPresentMatch() {
+		there = there || h.GetTreatMissingHeaderAsEmpty()
+		holds := there
+		switch p := h.GetHeaderMatchSpecifier().(type) {
+		case nil:
+		case *routev3.HeaderMatcher_PresentMatch:
+			holds = there == p.PresentMatch
+		case *routev3.HeaderMatcher_StringMatch:
+			if !there {
+				return false
+			}
+			holds = stringMatches(p.StringMatch, value)
+		default:
+			if there {
+				w.doubt(Possible, "a match of header %s of an unknown kind, %T, is taken as no match", h.GetName(), p)
+			}
 			return false
 		}
-		if (there && (h.GetPresentMatch() || stringMatches(h.GetStringMatch(), value))) == h.GetInvertMatch() {
+		if holds == h.GetInvertMatch() {
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"iter"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -233,10 +234,12 @@ func (w *walker) answer(status int) {
 	}
 }
 
-// doubt lowers the confidence to c, and adds the reason to the result.
+// doubt lowers the confidence to c, and adds the reason to the result, unless the result has it.
 func (w *walker) doubt(c Confidence, format string, args ...any) {
 	w.result.Confidence = max(w.result.Confidence, c)
-	w.result.Doubts = append(w.result.Doubts, fmt.Sprintf(format, args...))
+	if why := fmt.Sprintf(format, args...); !slices.Contains(w.result.Doubts, why) {
+		w.result.Doubts = append(w.result.Doubts, why)
+	}
 }
 
 // speaksTLS reports whether the client begins the connection with a TLS handshake.

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,15 @@ func TestSummaries(t *testing.T) {
 		if n := strings.Count(r.Summary(), "\n"); n > 0 {
 			t.Errorf("%q has %d lines", r.Summary(), n+1)
 		}
+	}
+}
+
+// A gateway has the ports of its listeners. Listeners at Unix sockets are left out.
+func TestPorts(t *testing.T) {
+	held := holding(listener(t, "0.0.0.0", 8443, to("a")), listener(t, "0.0.0.0", 8080, to("a")), &listenerv3.Listener{Name: "socket",
+		Address: &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: "/run/socket"}}}})
+	if got := held.Ports(); !slices.Equal(got, []uint32{8080, 8443}) {
+		t.Errorf("ports %v", got)
 	}
 }
 

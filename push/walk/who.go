@@ -47,8 +47,9 @@ func (m *Messages) Ports() (all []uint32) {
 	inbound := slices.ContainsFunc(m.listeners, isInbound)
 	if virtual < 0 {
 		for _, l := range m.listeners { // of a gateway, or of a sidecar to which nothing is redirected
-			if isInbound(l) == inbound {
-				all = append(all, l.GetAddress().GetSocketAddress().GetPortValue())
+			port := l.GetAddress().GetSocketAddress().GetPortValue()
+			if isInbound(l) == inbound && port > 0 { // a Unix socket has no port
+				all = append(all, port)
 			}
 		}
 	} else {

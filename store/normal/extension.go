@@ -1,10 +1,12 @@
 package normal
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
@@ -97,6 +99,12 @@ func (r *report) extension(e *extensionsv1.TrafficExtension, bothRefs bool) {
 	}
 }
 
+// isPort reports whether a text is the number of a port.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
 // wasm validates the settings of a Wasm module, as istiod (pkg/config/validation, ValidateWasmPlugin) and the CRD do.
 func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 	where := w.Url
@@ -114,6 +122,8 @@ func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 		r.errorf(at+".url", "names no file: want file:// and an absolute path")
 	case u.Scheme != "file" && u.Host == "":
 		r.errorf(at+".url", "names no host")
+	case u.Scheme != "file" && !isPort(cmp.Or(u.Port(), "443")): // url.Parse accepts any number
+		r.errorf(at+".url", "port %s: want 1 to 65535", u.Port())
 	}
 	if w.Sha256 != "" {
 		if _, err := hex.DecodeString(w.Sha256); err != nil || len(w.Sha256) != 64 || strings.ToLower(w.Sha256) != w.Sha256 {

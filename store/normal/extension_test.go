@@ -51,6 +51,8 @@ func TestExtensionProblems(t *testing.T) {
 		{"WasmPlugin", "{url: 'http://a b/'}", "spec.url"},
 		{"WasmPlugin", "{url: 'https:///b'}", "spec.url"},
 		{"WasmPlugin", "{url: 'file://'}", "spec.url"},
+		{"WasmPlugin", "{url: 'http://a:65536/b'}", "spec.url"},
+		{"WasmPlugin", "{url: 'a:0/b'}", "spec.url"},
 		{"WasmPlugin", "{url: a, sha256: abc}", "spec.sha256"},
 		{"WasmPlugin", "{url: a, sha256: " + strings.Repeat("A", 64) + "}", "spec.sha256"},
 		{"WasmPlugin", "{url: a, pluginName: " + strings.Repeat("n", 257) + "}", "spec.pluginName"},

@@ -52,21 +52,14 @@ func summaryOf(r *preview.Report) meaning.Summary {
 		return meaning.Count{Views: c.Views, Proxies: c.Proxies, Example: c.Example}
 	}
 	for _, one := range r.Risks {
-		level := meaning.Medium
-		if one.Level == meaning.High.String() {
-			level = meaning.High
-		}
+		level := max(meaning.Medium, meaning.ParseLevel(one.Level))
 		s.Risks = append(s.Risks, meaning.RiskLine{Count: count(one.Count), Subjects: meaning.Subjects{Named: one.Subjects, Others: one.Others},
 			Risk: meaning.Risk{Code: one.Code, Level: level, Text: one.Text, Objects: one.Objects}})
 	}
 	for _, one := range r.Facts {
 		line := meaning.FactLine{Fact: meaning.Fact{Aspect: one.Aspect, Text: one.Text}, Count: count(one.Count),
 			Subjects: meaning.Subjects{Named: one.Subjects, Others: one.Others}}
-		for area := range meaning.NumAreas {
-			if area.String() == one.Area {
-				line.Area = area
-			}
-		}
+		line.Area, _ = meaning.ParseArea(one.Area)
 		s.Facts = append(s.Facts, line)
 	}
 	return s

@@ -185,7 +185,7 @@ func (c Config) code(wasm *extensionsv1.WasmConfig) (*corev3.AsyncDataSource, er
 func clusterOf(u *url.URL) string {
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), 10, 16)
 	if err != nil {
-		port = 0 // impossible: url.Parse refuses such ports
+		port = 0 // impossible: the store refuses such ports, and other schemes
 	}
 	return xds.OutboundCluster(uint32(port), "", u.Hostname())
 }
