@@ -78,8 +78,8 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL). It also returns
-// the token's end; a fraction of a second in ttl is in that result but not in the token. Errors: ttl is out of range,
+// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL), without ttl's
+// fraction of a second. It also returns the token's end. Errors: ttl is out of range,
 // the audience is empty, a name cannot be part of a SPIFFE ID, or signing fails. Kubernetes' stricter rules for names
 // are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
@@ -104,7 +104,7 @@ func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Du
 		return "", time.Time{}, fmt.Errorf("mint token: %w", err)
 	}
 	now := i.now().Truncate(time.Second)
-	end := now.Add(ttl)
+	end := now.Add(ttl.Truncate(time.Second))
 	bound := &kubernetesClaims{Namespace: namespace, ServiceAccount: object{Name: account}}
 	if pod != "" {
 		bound.Pod = &object{Name: pod}
