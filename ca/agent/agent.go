@@ -35,7 +35,7 @@ type Config struct {
 	// are required.
 	RootFile string
 	Roots    []byte
-	RootPoll time.Duration // period of reading RootFile and of checking the files that Envoy names; 0: 10 s; never negative
+	RootPoll time.Duration // period of reading RootFile and of checking the files that Envoy names; 0: 10 s
 	// TokenFile contains the bearer token, and is read for each request with the token. Empty: requests to the CA fail,
 	// because the first certificate needs a token.
 	TokenFile string
@@ -98,8 +98,11 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.RootFile == "" && len(cfg.Roots) == 0 {
 		bad = append(bad, errors.New("neither config.RootFile nor config.Roots is set: the CA could not be verified"))
 	}
-	if cfg.RenewAt < 0 || cfg.RenewAt >= 1 || cfg.Jitter < 0 || cfg.Jitter >= 1 {
+	if !(cfg.RenewAt >= 0 && cfg.RenewAt < 1 && cfg.Jitter >= 0 && cfg.Jitter < 1) { // refuses NaN, too
 		bad = append(bad, fmt.Errorf("config.RenewAt %g and Jitter %g must be in [0, 1)", cfg.RenewAt, cfg.Jitter))
+	}
+	if cfg.RootPoll < 0 {
+		bad = append(bad, fmt.Errorf("config.RootPoll %v must not be negative", cfg.RootPoll))
 	}
 	if len(cfg.Socket) > socket.MaxPath {
 		bad = append(bad, fmt.Errorf("config.Socket %q is longer than %d bytes", cfg.Socket, socket.MaxPath))

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,6 +202,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 			{"another key", func(s []string) []string { return []string{old, s[1]} }},
 			{"does not chain", func(s []string) []string { return []string{s[0], string(issue.EncodeCertificates(other.Roots...))} }},
 			{"root bundle", func(s []string) []string { return []string{s[0], "junk"} }},
+			{"root bundle", func(s []string) []string { return []string{s[0], s[1][:200] + "\n" + s[1]} }},
 			{"element 0", func(s []string) []string { return []string{s[0][:200], s[1]} }},
 		} {
 			bend = c.bend
@@ -334,10 +336,15 @@ func TestKeysAreNotPrinted(t *testing.T) {
 }
 
 func TestNewSaysWhatIsWrong(t *testing.T) {
-	_, err := New(Config{RenewAt: 2, Socket: strings.Repeat("x", 200)})
-	for _, want := range []string{"Address", "RootFile", "RenewAt", "Socket"} {
+	_, err := New(Config{RenewAt: 2, RootPoll: -1, Socket: strings.Repeat("x", 200)})
+	for _, want := range []string{"Address", "RootFile", "RenewAt", "RootPoll", "Socket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s in it", err, want)
+		}
+	}
+	for _, bad := range []Config{{RenewAt: math.NaN()}, {Jitter: math.NaN()}} {
+		if _, err := New(bad); err == nil || !strings.Contains(err.Error(), "NaN") {
+			t.Errorf("NaN is accepted: %v", err)
 		}
 	}
 	if _, err := New(Config{Address: "a:1", Roots: []byte("junk")}); err == nil || !strings.Contains(err.Error(), "Roots") {

@@ -125,8 +125,8 @@ func encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// parseCertificates parses PEM with at least one certificate and no other blocks. Text after the last block is an
-// error.
+// parseCertificates parses PEM with at least one certificate and no other blocks. Broken blocks are errors, and so is
+// text after the last block.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -145,6 +145,9 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 			return nil, err
 		}
 		out = append(out, c)
+	}
+	if n := bytes.Count(text, []byte("-----BEGIN ")); n != len(out) { // pem.Decode skips broken blocks
+		return nil, fmt.Errorf("%d PEM blocks begin, but only %d can be decoded", n, len(out))
 	}
 	if len(out) == 0 {
 		return nil, errors.New("no certificate in it")

@@ -78,10 +78,9 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from the current second for ttl (1 s to MaxMintTTL). It also
-// returns the token's end. If ttl has a fraction of a second, the returned time has the fraction, and the token's
-// claim does not. Errors: ttl is out of range, the audience is empty, a name cannot be part of a SPIFFE ID, or
-// signing fails. Kubernetes' stricter rules for names are not checked.
+// Mint makes a token for a service account, valid from the current second for the whole seconds of ttl (1 s to
+// MaxMintTTL). It also returns the token's end. Errors: ttl is out of range, the audience is empty, a name cannot be
+// part of a SPIFFE ID, or signing fails. Kubernetes' stricter rules for names are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
@@ -104,7 +103,7 @@ func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Du
 		return "", time.Time{}, fmt.Errorf("mint token: %w", err)
 	}
 	now := i.now().Truncate(time.Second)
-	end := now.Add(ttl)
+	end := now.Add(ttl.Truncate(time.Second))
 	bound := &kubernetesClaims{Namespace: namespace, ServiceAccount: object{Name: account}}
 	if pod != "" {
 		bound.Pod = &object{Name: pod}

@@ -30,6 +30,9 @@ func TestMint(t *testing.T) {
 	if err != nil || !end.Equal(now.Add(time.Hour)) {
 		t.Fatal(end, err)
 	}
+	if _, end, err := i.Mint("shop", "web", "istio-ca", time.Hour+time.Second/2); err != nil || !end.Equal(now.Add(time.Hour)) {
+		t.Errorf("the end has a fraction that the token lacks: %v, %v", end, err)
+	}
 	got, err := v.Verify(t.Context(), token)
 	if err != nil || got.ID.String() != "spiffe://cluster.local/ns/shop/sa/web" || got.By != ByToken {
 		t.Errorf("%+v, %v", got, err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -167,6 +168,17 @@ func TestControlLoopsThatAreOff(t *testing.T) {
 		}
 		if (err != nil) != (off == "error") || err == nil && strings.Join(got, " ") != off {
 			t.Errorf("%q: off are %q, %v", value, got, err)
+		}
+	}
+}
+
+// A list of address ranges replaces the previous one, and a list with an error leaves it.
+func TestAddressBlocks(t *testing.T) {
+	var got []netip.Prefix
+	for _, c := range []struct{ text, want string }{{"10.1.2.3/8, fd00::/16", "[10.0.0.0/8 fd00::/16]"},
+		{"192.0.2.0/24,x", "[10.0.0.0/8 fd00::/16]"}, {"192.0.2.0/24", "[192.0.2.0/24]"}} {
+		if err := addressBlocks(&got)(c.text); fmt.Sprint(got) != c.want || (err != nil) != strings.Contains(c.text, "x") {
+			t.Errorf("%s: %v, %v", c.text, got, err)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Parsers of environment variables (environment.read). Each function returns a parser that stores the value in the
-// variable to which the argument points. Except for addressBlocks, an error leaves the variable unchanged.
+// variable to which the argument points. An error leaves the variable unchanged.
 
 func text(into *string) func(string) error {
 	return func(v string) error { *into = v; return nil }
@@ -70,14 +70,15 @@ func addressRange(into *netip.Prefix, bits int) func(string) error {
 // addressBlocks parses a comma-separated list of ranges of IP addresses, which replaces the value of the variable.
 func addressBlocks(into *[]netip.Prefix) func(string) error {
 	return func(v string) error {
-		*into = nil
+		var all []netip.Prefix
 		for text := range strings.SplitSeq(v, ",") {
 			p, err := netip.ParsePrefix(strings.TrimSpace(text))
 			if err != nil {
 				return err
 			}
-			*into = append(*into, p.Masked())
+			all = append(all, p.Masked())
 		}
+		*into = all
 		return nil
 	}
 }

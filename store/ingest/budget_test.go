@@ -83,7 +83,7 @@ func TestBudgetOfBytes(t *testing.T) {
 	d.want(Objects{put(t, wide("a", 10)), put(t, wide("b", 2)), synced}, "load", "write +VirtualService a +VirtualService b")
 	d.want(Objects{put(t, wide("b", 20))})
 	d.refused("b")
-	if got := d.problems("what stood before stands"); len(got) != 1 {
+	if got := d.problems("the previous version stays in effect"); len(got) != 1 {
 		t.Errorf("told %q", got)
 	}
 	d.want(Objects{put(t, wide("b", 1))}, "write +VirtualService b") // and the refused edit is forgotten

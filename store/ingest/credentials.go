@@ -213,7 +213,7 @@ func (w *inventory) misuse(by object.ID, field string, p object.Problem) object.
 		why = p.Field + ": " + why
 	}
 	if by.Namespace != p.ID.Namespace {
-		why = "has a problem; it is told on the object itself"
+		why = "has a problem, which is reported for that object itself"
 	}
 	return object.Problem{ID: by, Location: w.location(by), Field: field, Code: p.Code, Severity: problem.Warning,
 		Message: fmt.Sprintf("%s %s/%s: %s", p.ID.Kind, p.ID.Namespace, p.ID.Name, why)}

@@ -164,7 +164,7 @@ func TestMisusedSecrets(t *testing.T) {
 		got[p.ID.Namespace+"/"+p.ID.Name] = p.Message
 	}
 	if len(got) != 2 || !strings.HasPrefix(got["edge/own"], "Secret edge/web: data.tls.key: the private key does not belong") ||
-		got["apps/far"] != "Secret edge/web: has a problem; it is told on the object itself" {
+		got["apps/far"] != "Secret edge/web: has a problem, which is reported for that object itself" {
 		t.Errorf("%v", got)
 	}
 	s.Step(at(0, certificate(t, 6, false)))

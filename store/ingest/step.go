@@ -95,11 +95,11 @@ func (s *State) Step(event Event) []Effect {
 		if !s.leads(e.Epoch) || s.phase != writing {
 			return nil
 		}
-		if effects, on := s.endBatch(e); !on {
+		effects, on := s.endBatch(e)
+		if !on {
 			return effects
-		} else if more := s.next(); len(effects)+len(more) > 0 {
-			return append(effects, more...)
 		}
+		return append(effects, s.next()...)
 	case Sealed:
 		if !s.leads(e.Epoch) || !s.sealing.active {
 			return nil

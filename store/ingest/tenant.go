@@ -319,9 +319,9 @@ func (l *ledger) refusals() (all []refusal) {
 		a := l.accounts[tenant]
 		for _, c := range a.waiting {
 			next := a.used.minus(c.applied).plus(*c.wanted)
-			stands := "what stood before stands"
+			stands := "the previous version stays in effect"
 			if c.applied == (charge{}) {
-				stands = "it is not there"
+				stands = "the object is not in effect"
 			}
 			_, lacks := l.fits(a, c)
 			of := resource[lacks]

@@ -223,8 +223,8 @@ func TestLedgerTexts(t *testing.T) {
 		all = append(all, l.warning(u))
 	}
 	want := []string{
-		`refused: with it tenant "navarch.io/tenant=payments" would have 330 bytes of configuration, and 200 are allowed (--tenant-max-bytes): what stood before stands`,
-		`refused: with it tenant "navarch.io/tenant=payments" would have 3 objects, and 2 are allowed (--tenant-max-objects): it is not there`,
+		`refused: with it tenant "navarch.io/tenant=payments" would have 330 bytes of configuration, and 200 are allowed (--tenant-max-bytes): the previous version stays in effect`,
+		`refused: with it tenant "navarch.io/tenant=payments" would have 3 objects, and 2 are allowed (--tenant-max-objects): the object is not in effect`,
 		`tenant "navarch.io/tenant=payments" is near the limit of its budget, where new and growing objects are refused: 2 of 2 objects 30 % of 200 bytes`,
 	}
 	if !slices.Equal(all, want) {

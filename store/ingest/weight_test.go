@@ -52,7 +52,7 @@ func TestBudgetOfWeight(t *testing.T) {
 	}
 	d.want(Objects{put(t, serviceEntry("honest", 256, 256))})
 	d.refused("a", "b", "honest")
-	if got := d.problems("what stood before stands"); len(got) != 1 {
+	if got := d.problems("the previous version stays in effect"); len(got) != 1 {
 		t.Errorf("told %q", got)
 	}
 	d.want(Objects{gone(put(t, serviceEntry("a", 256, 256))), gone(put(t, serviceEntry("b", 256, 256)))})

@@ -55,25 +55,36 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 	if err != nil {
 		return nil, 0, err
 	}
-	end, at := after(from), int64(0)
 	var blobs []Blob
-	for {
-		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(at)}
+	at, err := s.eachOf(ctx, folder, from, pageSize, since, func(b Blob) error { blobs = append(blobs, b); return nil })
+	if err != nil {
+		return nil, 0, err
+	}
+	return blobs, at, nil
+}
+
+// eachOf calls f with every blob of a folder, whose first key is from, and returns the revision of the list. It reads
+// page by page, with limit blobs in a page. since is that of Blobs.
+func (s *Store) eachOf(ctx context.Context, folder, from string, limit, since int64, f func(Blob) error) (int64, error) {
+	for end, at := after(from), int64(0); ; {
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(at)}
 		if since > 0 {
 			opts = append(opts, clientv3.WithMinModRev(since+1))
 		}
 		page, err := s.client.Get(ctx, from, opts...)
 		if err != nil {
-			return nil, 0, fmt.Errorf("list %s: %w", folder, err)
+			return 0, fmt.Errorf("list %s: %w", folder, err)
 		}
 		if at == 0 {
 			at = page.Header.Revision
 		}
 		for _, kv := range page.Kvs {
-			blobs = append(blobs, Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision})
+			if err := f(Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
+				return 0, err
+			}
 		}
 		if !page.More || len(page.Kvs) == 0 {
-			return blobs, at, nil
+			return at, nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
@@ -90,24 +101,8 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 	if err != nil {
 		return err
 	}
-	for end, at := after(from), int64(0); ; {
-		page, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(eachPage), clientv3.WithRev(at))
-		if err != nil {
-			return fmt.Errorf("list %s: %w", folder, err)
-		}
-		if at == 0 {
-			at = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
-			if err := f(Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
-				return err
-			}
-		}
-		if !page.More || len(page.Kvs) == 0 {
-			return nil
-		}
-		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-	}
+	_, err = s.eachOf(ctx, folder, from, eachPage, 0, f)
+	return err
 }
 
 // ChangeBlobs writes a change in one transaction and returns the revision of the write. Errors: a path is outside

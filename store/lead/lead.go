@@ -44,7 +44,8 @@ type Elector struct {
 	lease atomic.Int64             // ID of the lease of the epoch
 }
 
-// New returns a candidate. Errors: Store or Name is missing, or Lease is not a whole number of seconds.
+// New returns a candidate. Errors: Store or Name is missing, Lease is not a whole number of seconds, or Retry is
+// negative.
 func New(cfg Config) (*Elector, error) {
 	if cfg.Store == nil || cfg.Name == "" {
 		return nil, errors.New("election: a store and a name are needed")
@@ -60,6 +61,9 @@ func New(cfg Config) (*Elector, error) {
 	}
 	if cfg.Lease < time.Second || cfg.Lease%time.Second != 0 {
 		return nil, fmt.Errorf("election: lease %v: want whole seconds", cfg.Lease)
+	}
+	if cfg.Retry < 0 {
+		return nil, fmt.Errorf("election: retry %v must not be negative", cfg.Retry)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

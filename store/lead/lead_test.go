@@ -206,7 +206,8 @@ func TestFailedWorkResigns(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	s := kvtest.Start(t)
-	for _, cfg := range []lead.Config{{}, {Store: s.Store}, {Name: "a"}, {Store: s.Store, Name: "a", Lease: 1500 * time.Millisecond}} {
+	for _, cfg := range []lead.Config{{}, {Store: s.Store}, {Name: "a"}, {Store: s.Store, Name: "a", Lease: 1500 * time.Millisecond},
+		{Store: s.Store, Name: "a", Retry: -1}} {
 		if _, err := lead.New(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}

@@ -189,12 +189,13 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Precedence: time of creation, then name, then namespace.
+// Precedence: time of creation, then name, then namespace, also between kinds.
 func TestOlder(t *testing.T) {
 	head := func(created int64, namespace, name string) *Head {
 		return &Head{Key: Key{Kind: KindVirtualService, Namespace: namespace, Name: name}, Created: created}
 	}
-	order := []*Head{head(0, "z", "z"), head(1, "b", "a"), head(1, "b", "b"), head(1, "a", "z"), head(1, "b", "z"), head(2, "a", "a")}
+	order := []*Head{head(0, "z", "z"), head(1, "b", "a"), head(1, "b", "b"), head(1, "a", "z"), head(1, "b", "z"),
+		{Key: Key{Kind: KindService, Namespace: "c", Name: "z"}, Created: 1}, head(2, "a", "a")}
 	for i := range order {
 		for j := range order {
 			if got := order[i].Older(order[j]); got < 0 != (i < j) || got > 0 != (i > j) {

@@ -42,11 +42,12 @@ type Head struct {
 // Meta implements Record: it returns h itself.
 func (h *Head) Meta() *Head { return h }
 
-// Older compares records by precedence: creation time, then name, then kind, namespace and origin. It returns a
-// negative number if h takes precedence over o. This is Istio's rule for conflicts (pilot/pkg/model/config.go,
-// sortByCreationComparator).
+// Older compares records by precedence: creation time, then name, then namespace. This is Istio's rule for conflicts
+// (pilot/pkg/model/config.go, sortByCreationComparator). Kind and origin follow. The result is negative if h takes
+// precedence over o.
 func (h *Head) Older(o *Head) int {
-	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name), h.Key.Compare(o.Key))
+	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name),
+		cmp.Compare(h.Key.Namespace, o.Key.Namespace), h.Key.Compare(o.Key))
 }
 
 // Record is a *Policy, or a pointer to any of the other typed records below.

@@ -59,7 +59,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	case entry.Address == "": // valid, as for endpoints of a ServiceEntry
 	case isUnix && len(entry.Ports) > 0:
 		r.errorf("spec.ports", "a Unix socket has no ports")
-	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):
+	case isUnix && !isSocketPath(path):
 		r.errorf("spec.address", "%q is no absolute path", entry.Address)
 	case isUnix:
 	case plainHost(entry.Address) != "":

@@ -244,6 +244,11 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	}
 }
 
+// isSocketPath reports whether a path, without the prefix unix://, is absolute or the name of an abstract socket.
+func isSocketPath(path string) bool {
+	return strings.HasPrefix(path, "/") || strings.HasPrefix(path, "@")
+}
+
 // serviceEntryAddress validates the address of one endpoint of a ServiceEntry. ports is the number of the entry's
 // ports.
 func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, ports int, e *networkingv1.WorkloadEntry) {
@@ -254,7 +259,7 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	case e.Address == "": // reachable through its network's gateways (istio: pilot/pkg/xds/endpoints/ep_filters.go)
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
-	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):
+	case isUnix && !isSocketPath(path):
 		r.errorf(at+".address", "%q is no absolute path", path)
 	case isUnix && ports != 1:
 		r.refusef(problem.Invalid, at+".address", "a Unix socket goes with one port in spec.ports, not %d", ports)

@@ -164,7 +164,7 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 		return
 	}
 	if path, ok := strings.CutPrefix(endpoint, "unix://"); ok {
-		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+		if !isSocketPath(path) {
 			r.errorf(at, "%q is no absolute path", path)
 		}
 		return
@@ -217,7 +217,7 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 // checkBind validates the bind address and the capture mode of a listener.
 func checkBind(r *report, at, bind string, mode networkingv1.CaptureMode) {
 	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
-		if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@") {
+		if !isSocketPath(path) {
 			r.errorf(at+".bind", "%q is no absolute path", path)
 		}
 	} else if bind != "" && !isIP(bind) {

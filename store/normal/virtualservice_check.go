@@ -192,9 +192,7 @@ func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 		total += checkWeight(r, path, d.Weight)
 		checkHeaders(r, path+".headers", d.Headers, ":authority", "host")
 	}
-	if len(h.Route) > 1 && total == 0 && !r.spoiled {
-		r.errorf(at+".route", "the sum of the weights is 0")
-	}
+	checkTotalWeight(r, at, len(h.Route), total)
 }
 
 // checkWeight validates a weight, and returns it.
@@ -203,6 +201,13 @@ func checkWeight(r *report, path string, weight int32) int {
 		r.errorf(path+".weight", "must not be negative")
 	}
 	return int(weight)
+}
+
+// checkTotalWeight validates the sum of the weights of a rule's routes.
+func checkTotalWeight(r *report, at string, routes, total int) {
+	if routes > 1 && total == 0 && !r.spoiled {
+		r.errorf(at+".route", "the sum of the weights is 0")
+	}
 }
 
 // checkRoutes validates the destinations of a tls or tcp rule, and their weights.
@@ -218,9 +223,7 @@ func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) 
 		}
 		total += checkWeight(r, path, d.Weight)
 	}
-	if len(routes) > 1 && total == 0 && !r.spoiled {
-		r.errorf(at+".route", "the sum of the weights is 0")
-	}
+	checkTotalWeight(r, at, len(routes), total)
 }
 
 // checkHTTPMatch validates one match of an http route.

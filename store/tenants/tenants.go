@@ -108,18 +108,20 @@ type Labels interface {
 
 // Lead writes changed labels of source to etcd, while this process leads with epoch. It returns when ctx ends, or when
 // a write fails because epoch no longer leads. Other failures are logged, and the write is repeated after 5 s. Labels
-// of more than kv.MaxRecordBytes/2 are not written. Follow must run, because Lead compares with the labels that it has
-// read.
+// of more than kv.MaxRecordBytes/2 are logged once and not written. Follow must run, because Lead compares with the
+// labels that it has read.
 func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, source Labels, log *slog.Logger) {
 	for ctx.Err() == nil {
 		stored, listed, restored := t.stored()
 		labels, changed := source.Tenants()
 		raw, err := json.Marshal(labels) // sorted by namespace
 		var again <-chan time.Time
-		if listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil) {
-			if len(raw) > kv.MaxRecordBytes/2 {
-				err = fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw), kv.MaxRecordBytes/2)
-			}
+		switch differs := listed && labels != nil && !bytes.Equal(raw, stored) && !(len(labels) == 0 && stored == nil); {
+		case !differs:
+		case len(raw) > kv.MaxRecordBytes/2:
+			log.Warn("tenant labels are not written to etcd before there are fewer; those written last stay in effect", obs.KeyError,
+				fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw), kv.MaxRecordBytes/2))
+		default:
 			if err == nil {
 				_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: tenantsPath, Raw: raw}}})
 			}

@@ -1,11 +1,14 @@
 package tenants
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"navarch.io/navarch/store/kv"
@@ -66,6 +69,30 @@ func (l *labels) set(now map[string]string) {
 	defer l.mu.Unlock()
 	close(l.changed)
 	l.now, l.changed = now, make(chan struct{})
+}
+
+// Labels above the limit are logged once, and again only after they have changed.
+func TestTooManyLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := map[string]string{"shop": strings.Repeat("t", kv.MaxRecordBytes)}
+		known, leader := &labels{now: large, changed: make(chan struct{})}, New()
+		if err := leader.take(kv.Folder{}); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		go leader.Lead(ctx, nil, kv.Epoch{}, known, slog.New(slog.NewTextHandler(&out, nil)))
+		for n := range 2 {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if got := strings.Count(out.String(), "more than the limit"); got != n+1 {
+				t.Errorf("after %d changes: logged %d times", n, got)
+			}
+			known.set(large)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }
 
 // The labels of the leader's ingester reach all replicas through etcd, and are written again if another writer removes

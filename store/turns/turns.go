@@ -31,7 +31,7 @@ type Turn struct {
 	Host  netip.Prefix // the client's network, as remote.Host returns it
 	Part  string       // name of a part of the host; empty for hosts without parts
 	First bool         // the request precedes waiting requests of the same part
-	Ahead bool         // the host precedes hosts that are not ahead; the newest waiting request of a host decides
+	Ahead bool         // while this request waits, its host precedes hosts without such a request
 }
 
 type part struct {
@@ -44,7 +44,7 @@ func (t Turn) part() part { return part{t.Host, t.Part} }
 // queue contains the waiting requests of one host.
 type queue struct {
 	host  netip.Prefix
-	ahead bool
+	ahead int // number of waiting requests with Turn.Ahead
 	parts map[string]*list.Element
 	order list.List // of *row, the next part first; no row is empty
 }
@@ -52,7 +52,13 @@ type queue struct {
 // row contains the waiting requests of one part.
 type row struct {
 	name string
-	wait list.List // of chan struct{}, closed when the turn is granted
+	wait list.List // of *request
+}
+
+// request is a waiting request.
+type request struct {
+	granted chan struct{} // closed when the turn is granted
+	ahead   bool          // Turn.Ahead
 }
 
 // New returns a Line with atOnce concurrent turns, at most perHost of them for one host. atOnce 0 stands for
@@ -94,23 +100,21 @@ func (l *Line) EnterAs(t Turn, gone <-chan struct{}) bool {
 		l.mu.Unlock()
 		return true
 	}
-	turn := make(chan struct{})
+	turn := &request{granted: make(chan struct{}), ahead: t.Ahead}
 	own, place := l.wait(t, turn)
 	l.mu.Unlock()
 	select {
-	case <-turn:
+	case <-turn.granted:
 		return true
 	case <-gone:
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn: // the turn was granted at the same time
+	case <-turn.granted: // at the same time
 		l.end(t.part())
 	default:
-		own.wait.Remove(place)
-		l.waiting--
-		l.tidy(t.part(), own)
+		l.remove(t.part(), own, place)
 	}
 	return false
 }
@@ -130,14 +134,16 @@ func (l *Line) Waiting() int {
 }
 
 // wait adds a request to the row of its part. The caller has the lock.
-func (l *Line) wait(t Turn, turn chan struct{}) (*row, *list.Element) {
+func (l *Line) wait(t Turn, turn *request) (*row, *list.Element) {
 	at := l.hosts[t.Host]
 	if at == nil {
 		at = l.order.PushBack(&queue{host: t.Host, parts: map[string]*list.Element{}})
 		l.hosts[t.Host] = at
 	}
 	q := at.Value.(*queue)
-	q.ahead = t.Ahead
+	if t.Ahead {
+		q.ahead++
+	}
 	in := q.parts[t.Part]
 	if in == nil {
 		in = q.order.PushBack(&row{name: t.Part})
@@ -180,7 +186,7 @@ func (l *Line) end(p part) {
 func (l *Line) next(ahead bool) bool {
 	for at := l.order.Front(); at != nil; at = at.Next() {
 		q := at.Value.(*queue)
-		if ahead && !q.ahead || l.running[q.host] >= l.perHost {
+		if ahead && q.ahead == 0 || l.running[q.host] >= l.perHost {
 			continue
 		}
 		for in := q.order.Front(); in != nil; in = in.Next() {
@@ -190,28 +196,32 @@ func (l *Line) next(ahead bool) bool {
 				continue
 			}
 			l.begin(p)
-			l.waiting--
-			close(own.wait.Remove(own.wait.Front()).(chan struct{}))
 			l.order.MoveToBack(at)
 			q.order.MoveToBack(in)
-			l.tidy(p, own)
+			close(l.remove(p, own, own.wait.Front()).granted)
 			return true
 		}
 	}
 	return false
 }
 
-// tidy removes a part without waiting requests, and its host if it was the last part. The caller has the lock.
-func (l *Line) tidy(p part, own *row) {
-	if own.wait.Len() > 0 {
-		return
-	}
+// remove removes a waiting request of a part. It also removes the part without further requests, and the host without
+// further parts. The caller has the lock.
+func (l *Line) remove(p part, own *row, place *list.Element) *request {
 	at := l.hosts[p.host]
-	q := at.Value.(*queue)
+	q, turn := at.Value.(*queue), own.wait.Remove(place).(*request)
+	l.waiting--
+	if turn.ahead {
+		q.ahead--
+	}
+	if own.wait.Len() > 0 {
+		return turn
+	}
 	q.order.Remove(q.parts[p.name])
 	delete(q.parts, p.name)
 	if q.order.Len() == 0 {
 		l.order.Remove(at)
 		delete(l.hosts, p.host)
 	}
+	return turn
 }

@@ -140,6 +140,46 @@ func TestPartOfAHost(t *testing.T) {
 	})
 }
 
+// A request that is not ahead takes no precedence from its host's waiting requests that are ahead. A host has no
+// precedence once those have a turn or are gone.
+func TestHostStaysAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		goes bool // the request that is ahead stops waiting
+		want string
+	}{"a request that is ahead waits": {want: "a1, ahead b1 a2"}, "it is gone": {goes: true, want: "b1 a2"}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := New(1, 0)
+			if !l.EnterAs(Turn{Host: host(3)}, nil) {
+				t.Fatal("there is a free turn")
+			}
+			var order []string
+			wait := func(name string, turn Turn) chan struct{} {
+				gone := make(chan struct{})
+				go func() {
+					if l.EnterAs(turn, gone) {
+						order = append(order, name)
+						l.LeaveAs(turn)
+					}
+				}()
+				synctest.Wait()
+				return gone
+			}
+			wait("b1", Turn{Host: host(2)})
+			gone := wait("a1, ahead", Turn{Host: host(1), Ahead: true})
+			wait("a2", Turn{Host: host(1)})
+			if c.goes {
+				close(gone)
+				synctest.Wait()
+			}
+			l.Leave(host(3))
+			synctest.Wait()
+			if got := strings.Join(order, " "); got != c.want || l.free != 1 || l.Waiting()+l.order.Len()+len(l.hosts) != 0 {
+				t.Errorf("%s: %s, want %s; %d free, %d hosts wait", name, got, c.want, l.free, len(l.hosts))
+			}
+		})
+	}
+}
+
 // The parts of a host alternate, each within its bound; names of another host's parts have no effect; and a host that
 // is ahead of others gets the next turn.
 // Promise: security-admission.md#turns-and-connections

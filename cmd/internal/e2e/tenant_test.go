@@ -28,7 +28,7 @@ func TestTenantBudget(t *testing.T) {
 	write(t, dir, "x.yaml", entry("other", "xx"))
 	d.hasProblem(t, `tenant "shop"`, "4 of 4 objects", "Severity:warning")
 	write(t, dir, "a.yaml", entry("shop", "aa"))
-	refused := []string{"ServiceEntry shop/aa", "a.yaml", `tenant "shop" would have 5 objects, and 4 are allowed`, "it is not there"}
+	refused := []string{"ServiceEntry shop/aa", "a.yaml", `tenant "shop" would have 5 objects, and 4 are allowed`, "the object is not in effect"}
 	d.hasProblem(t, refused...)
 	cluster := func(name string) string {
 		return strings.Replace(webCluster, "web.shop.svc.cluster.local", name+".example", 1)

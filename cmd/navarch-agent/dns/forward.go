@@ -127,9 +127,9 @@ func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg
 	return reply, nil
 }
 
-// answers reports whether reply repeats the question of query. The case of names does not matter.
+// answers reports whether reply is a response that repeats the question of query. The case of names does not matter.
 func answers(reply, query *dns.Msg) bool {
-	if len(reply.Question) != 1 {
+	if !reply.Response || len(reply.Question) != 1 {
 		return false
 	}
 	a, b := reply.Question[0], query.Question[0]

@@ -194,20 +194,26 @@ func TestForward(t *testing.T) {
 	broken := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Rcode = dns.RcodeRefused })
 	liar := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Question[0].Name = "other.org." })
 	refuses := loopback.For(t) // no server listens there
-	s, at := serving(t, broken.address, liar.address, refuses, up.address)
+	echo := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Response = false })
+	s, at := serving(t, liar.address, echo.address, refuses, up.address)
+	s.Take(nil)
+	if got := said(query(t, "udp", at, "unknown.org.", dns.TypeA)); got != "NOERROR unknown.org. 198.51.100.1" || up.asked.Load() != 1 {
+		t.Errorf("after servers whose messages are no answers: %s", got)
+	}
+	s, at = serving(t, broken.address, liar.address, refuses, up.address)
 	s.Take(nil)
 	for range 3 {
 		if got := said(query(t, "udp", at, "unknown.org.", dns.TypeA)); got != "NOERROR unknown.org. 198.51.100.1" {
 			t.Error(got)
 		}
 	}
-	if n := up.asked.Load(); n != 1 {
-		t.Errorf("the server was asked %d times for one answer that stands", n)
+	if n := up.asked.Load(); n != 2 {
+		t.Errorf("the server was asked %d times for two answers that stand", n)
 	}
 	for range 2 {
 		query(t, "udp", at, "bad.org.", dns.TypeA)
 	}
-	if n := up.asked.Load(); n != 3 {
+	if n := up.asked.Load(); n != 4 {
 		t.Errorf("a failure was kept: the server was asked %d times", n)
 	}
 	alone, at := serving(t)

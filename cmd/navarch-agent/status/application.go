@@ -37,8 +37,18 @@ const maxSaid = 512
 // NewApplication returns an Application for a probe, which must not change afterwards. It starts nothing. The
 // callback (proxy) must return nil when the Envoy in front of the application can serve traffic, else an error with
 // the reason. While the callback returns an error, the application counts as unhealthy and is not probed. Errors: the
-// probe has no method, a port or scheme is invalid, or a command is empty.
+// probe has no method, a port or scheme is invalid, a command is empty, or a number is negative.
 func NewApplication(probe *networkingv1.ReadinessProbe, proxy func(context.Context) error) (*Application, error) {
+	for _, of := range []struct {
+		field string
+		value int32
+	}{{"initialDelaySeconds", probe.GetInitialDelaySeconds()}, {"timeoutSeconds", probe.GetTimeoutSeconds()},
+		{"periodSeconds", probe.GetPeriodSeconds()}, {"successThreshold", probe.GetSuccessThreshold()},
+		{"failureThreshold", probe.GetFailureThreshold()}} {
+		if of.value < 0 {
+			return nil, fmt.Errorf("%s: %d is negative", of.field, of.value)
+		}
+	}
 	p := newProber("localhost")
 	p.dialer = &net.Dialer{} // no special source address: redirection exempts the agent's connections
 	ask, err := p.readiness(probe)

@@ -120,6 +120,16 @@ func TestApplicationProbes(t *testing.T) {
 			t.Errorf("%s is a probe", name)
 		}
 	}
+	for _, set := range []func(*networkingv1.ReadinessProbe){
+		func(p *networkingv1.ReadinessProbe) { p.PeriodSeconds = -1 }, func(p *networkingv1.ReadinessProbe) { p.TimeoutSeconds = -1 },
+		func(p *networkingv1.ReadinessProbe) { p.FailureThreshold = -1 },
+	} {
+		probe := tcpSocket(at)
+		set(probe)
+		if _, err := NewApplication(probe, nil); err == nil || !strings.Contains(err.Error(), "-1 is negative") {
+			t.Errorf("%v is a probe: %v", probe, err)
+		}
+	}
 	away, err := NewApplication(tcpSocket(at), func(context.Context) error { return errors.New("draining") })
 	if err != nil {
 		t.Fatal(err)

@@ -270,9 +270,11 @@ func (l living) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return who, nil
 }
 
-// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated. For
-// a credential that is revoked or withdrawn, the authenticator returns the Caller without an error, and the connection
-// does not count: the CA refuses revoked callers itself. attest.ErrUnavailable: the identity has too many connections.
+// OfCalls returns the authenticator of the CA's calls. The connection of an accepted call counts as authenticated. A
+// revoked caller is returned without an error, and its connection does not count: the CA refuses revoked callers
+// itself, with their identity in the log. The caller of a token that has ended within the tolerance for clocks
+// (attest.TokensConfig.Leeway) may be returned likewise: it still gets a certificate. Tokens of removed clusters and
+// ended certificates are errors. attest.ErrUnavailable: the identity has too many connections.
 func (k *Callers) OfCalls() attest.Authenticator { return ofCalls{k} }
 
 type ofCalls struct{ *Callers }

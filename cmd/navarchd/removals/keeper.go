@@ -186,7 +186,7 @@ type Known struct {
 }
 
 // Follow updates n from etcd until ctx ends. While etcd does not answer, the last state stays. A stored value that does
-// not decode is logged, and n is empty then. The error reports that the store is closed.
+// not decode is logged, and the last state stays, too. The error reports that the store is closed.
 func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
 	states, err := store.Follow(ctx, folder)
 	if err != nil {
@@ -195,7 +195,8 @@ func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	for state := range states {
 		s, err := parse(state)
 		if err != nil {
-			log.Warn("the removals that the leader holds cannot be read", obs.KeyError, err)
+			log.Warn("the removals that the leader holds cannot be read: those known before stay listed", obs.KeyError, err)
+			continue
 		}
 		n.mu.Lock()
 		n.known = s

@@ -18,6 +18,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -70,11 +71,12 @@ func until(t *testing.T, what string, is func() bool) {
 }
 
 // Every process and the next leader know a leader's held removals; ended ones are deleted, and so are those of older
-// builds.
+// builds. A process keeps its list while a stored value does not decode.
 func TestKeeper(t *testing.T) {
 	etcd, loop := kvtest.Start(t), &played{held: []removal.Hold{hold("waits", "shop", time.Time{}), hold("over", "apps", time.Now().Add(-time.Second))}}
 	etcd.Put("removals/held", "of an older build")
-	known, log := &Known{}, slog.New(slog.DiscardHandler)
+	known, out := &Known{}, &envoytest.Output{}
+	log := slog.New(slog.NewTextHandler(out, nil))
 	k := &Keeper{Store: etcd.Store, Loop: loop, Name: "one", Log: log}
 	ctx, cancel := context.WithCancel(t.Context())
 	var both sync.WaitGroup
@@ -101,6 +103,11 @@ func TestKeeper(t *testing.T) {
 	etcd.Put(path, `{"held": [{"id": "x", "why": "of tomorrow"}]}`)
 	if recalled, err := k.Recall(t.Context()); err != nil || len(recalled) != 0 {
 		t.Errorf("of a newer build: %v, %v", recalled, err)
+	}
+	until(t, "the value of a newer build is logged", func() bool { return strings.Contains(out.String(), "known before stay listed") })
+	cancel()
+	if both.Wait(); len(known.Of(all).Held) != 1 {
+		t.Errorf("after a value of a newer build: %v", known.Of(all).Held)
 	}
 	many := make([]removal.Hold, 3*mostHolds)
 	for i := range many {

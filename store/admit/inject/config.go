@@ -78,9 +78,8 @@ func (v values) holds() bool { return v.Global.Proxy.Hold }
 // ParseConfig parses the keys config and values of a ConfigMap. source is the ConfigMap's name in messages. env returns
 // the values of environment variables, for templates and COMPLIANCE_POLICY; nil: all are unset. Without
 // defaultTemplates the default is the template sidecar. Errors: a key is not valid YAML; the policy, a selector, the
-// log level or the canary is invalid; no template exists; a default template is absent or does not parse. With an
-// error, the Config must not be used. Another template that does not parse is an error only for Pods that name it
-// (Problems).
+// log level or the canary is invalid; no template exists; a default template is absent or does not parse. The Config
+// is nil with an error. Another template that does not parse is an error only for Pods that name it (Problems).
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
 	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
@@ -127,7 +126,10 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 		}
 		c.parsed[name] = parsed{t, mayDirect(text) || mayDirect(valuesText), err}
 	}
-	return c, c.defaultsUsable()
+	if err := c.defaultsUsable(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // defaultsUsable returns the errors of unusable or absent default templates.

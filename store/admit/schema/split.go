@@ -41,6 +41,9 @@ func fieldsOf(s *apiextensions.JSONSchemaProps) (p *split, err error) {
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
 		p.elements, err = splitOf(s.AdditionalProperties.Schema)
 	}
+	if err != nil {
+		return nil, err
+	}
 	for name := range s.Properties {
 		property := s.Properties[name]
 		below, bad := fieldsOf(&property)
@@ -51,7 +54,7 @@ func fieldsOf(s *apiextensions.JSONSchemaProps) (p *split, err error) {
 			p.fields[name] = below
 		}
 	}
-	return p, err
+	return p, nil
 }
 
 // flat returns a copy of a schema without the schemas of elements of its lists and maps.
