@@ -8,6 +8,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,15 @@ func split(line string) (all []string, err error) {
 // Inbound reports whether the line, of the log of a workload, is about a request that the workload received.
 func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
+}
+
+// Client returns the IP address of the client; empty if Remote is not IP:PORT.
+func (e Entry) Client() string {
+	at, err := netip.ParseAddrPort(e.Remote)
+	if err != nil {
+		return ""
+	}
+	return at.Addr().String()
 }
 
 // Denied returns the name of the policy that denied the request, from Details or Termination; empty if neither names

@@ -9,7 +9,7 @@ import (
 )
 
 // ChangeOf converts a report, which is not nil and stays unchanged. The result shares the report's slices. With raw, it
-// lists the resources that differ. Duration and Workloads are not set.
+// lists the resources that differ.
 func ChangeOf(r *preview.Report, raw bool) Change {
 	proxies, views, bytes := r.Count()
 	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,
