@@ -36,6 +36,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"config-dir":        "run endpoint --address 127.0.0.1:1",
 		"folder of its own": "run endpoint --navarchd x --config-dir y",
 		"--scale":           "run endpoint --navarchd x --scale 0",
+		"want host:port":    "run endpoint --address= --config-dir y",
 		"--pid":             "run endpoint --address 127.0.0.1:1 --config-dir y --pid 1,2",
 		"tls-key":           "run endpoint --navarchd x --tls-cert y",
 		"token-file":        "run endpoint --navarchd x --token-file nonesuch",

@@ -175,6 +175,9 @@ func (f *runFlags) complete() error {
 		if f.ConfigDir == "" {
 			return errors.New("--config-dir is needed with --address: the folder that the server reads")
 		}
+		if len(f.addresses) == 0 {
+			return errors.New("--address: want host:port")
+		}
 		if max(len(f.debug), len(f.metrics), len(f.pids)) > len(f.addresses) {
 			return errors.New("--debug-address, --metrics-address and --pid go with --address: one for each, in the same order")
 		}

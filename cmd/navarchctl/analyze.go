@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/analyze"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
@@ -250,27 +249,13 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	return analyze.Run(in, c), nil
 }
 
-// reported returns the problems that the control plane reports. It sends at most maxWindows requests, each for up to
-// fleetapi.MaxLimit problems, and omits further problems.
-func (a *analysis) reported(ctx context.Context) (all []analyze.Reported, err error) {
+// reported returns the problems that the control plane reports. It omits problems beyond the bound of askAll.
+func (a *analysis) reported(ctx context.Context) ([]analyze.Reported, error) {
 	at := controlPlane{server: a.server, cluster: a.in, fallback: defaultServer, everyRole: true}
 	defer at.close()
-	q := url.Values{"limit": {strconv.Itoa(fleetapi.MaxLimit)}}
-	for range maxWindows {
-		answer, err := askAny[analyze.Reported](ctx, &at, "problems", q)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, answer.Items...); answer.Next == "" {
-			break
-		}
-		q.Set("continue", answer.Next)
-	}
-	return all, nil
+	answer, err := askAll[analyze.Reported](ctx, &at, "problems", url.Values{})
+	return answer.Items, err
 }
-
-// maxWindows is the maximum number of requests for problems.
-const maxWindows = 20
 
 // analyzed is the output of -o json and -o yaml.
 type analyzed struct {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
@@ -22,6 +24,29 @@ var errNoAPI = errors.New("the control plane does not answer " + fleetapi.Root +
 // anyOf.
 func askAny[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (fleetapi.Answer[T], error) {
 	return anyOf[fleetapi.Answer[T]](ctx, c, fleetapi.Root+path+"?"+q.Encode())
+}
+
+// maxWindows bounds the answers that askAll requests.
+const maxWindows = 20
+
+// askAll reads a list of the API like askAny, with all its windows of fleetapi.MaxLimit items. Items are those of all
+// answers; the other fields are those of the last one. After maxWindows answers Next may not be empty. Then further
+// items are left out.
+func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Values) (all fleetapi.Answer[T], err error) {
+	q = maps.Clone(q)
+	q.Set("limit", strconv.Itoa(fleetapi.MaxLimit))
+	for range maxWindows {
+		answer, err := askAny[T](ctx, c, path, q)
+		if err != nil {
+			return all, err
+		}
+		answer.Items = append(all.Items, answer.Items...)
+		if all = answer; all.Next == "" {
+			break
+		}
+		q.Set("continue", all.Next)
+	}
+	return all, nil
 }
 
 // anyOf reads JSON at a path from any process. It asks the pages, one for each process, in order. It goes on to the

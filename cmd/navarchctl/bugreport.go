@@ -214,7 +214,7 @@ func (c *collection) summary(cmd *cobra.Command, r *report.Report) error {
 		proxies += len(p.Proxies)
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "%s: %s, %d processes, %s proxies", c.file, fileSize(info.Size()), len(r.Processes), thousands(proxies))
+	fmt.Fprintf(w, "%s: %s, %d processes, %s proxies", c.file, fileSize(info.Size()), len(r.Processes), show.Thousands(proxies))
 	if r.Snapshot != nil {
 		fmt.Fprintf(w, ", records of revision %d", r.Snapshot.Revision())
 	}

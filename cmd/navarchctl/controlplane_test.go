@@ -213,6 +213,25 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+// The versions at several addresses are printed with the address of each.
+func TestVersionsOfSeveral(t *testing.T) {
+	var addresses []string
+	for _, version := range []string{"1.0", "1.1"} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"version": %q}`, version)
+		}))
+		defer server.Close()
+		addresses = append(addresses, server.Listener.Addr().String())
+	}
+	out, _, err := ran("version", "--short", "--server", strings.Join(addresses, ","))
+	if err != nil || !strings.Contains(out, addresses[0]+": 1.0\n"+addresses[1]+": 1.1\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, _, err = ran("version", "--short", "--server", addresses[1]); err != nil || !strings.Contains(out, "server: 1.1\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // The help of navarchctl log describes the values of its flags.
 func TestHelpOfLog(t *testing.T) {
 	out, _, err := ran("log", "--help")

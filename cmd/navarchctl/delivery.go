@@ -28,9 +28,9 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 		lines = append(lines, fmt.Sprintf("Revision %d affects no proxy (%s).", d.Revision, on))
 	default:
 		line := fmt.Sprintf("Revision %d is acknowledged by %s of %s affected proxies",
-			d.Revision, thousands(c.Acknowledged), thousands(c.Affected))
+			d.Revision, show.Thousands(c.Acknowledged), show.Thousands(c.Affected))
 		if c.Gone > 0 {
-			line += fmt.Sprintf("; %s have gone", thousands(c.Gone))
+			line += fmt.Sprintf("; %s have gone", show.Thousands(c.Gone))
 		}
 		if d.Done {
 			line += fmt.Sprintf(", in %v (%s)", took.Round(time.Millisecond), on)
@@ -44,7 +44,7 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 		lines = append(lines, fmt.Sprintf("  %s at replica %s: %s", p.Proxy, p.Replica, p.Why))
 	}
 	if more := d.PendingCount - len(d.Pending); more > 0 && len(d.Pending) > 0 {
-		lines = append(lines, fmt.Sprintf("  and %s more", thousands(more)))
+		lines = append(lines, fmt.Sprintf("  and %s more", show.Thousands(more)))
 	}
 	for _, p := range d.Refusing {
 		line := fmt.Sprintf("  %s at replica %s: %s", p.Proxy, p.Replica, p.Why)
@@ -72,5 +72,5 @@ func isAre(n int) string {
 	if n == 1 {
 		return "One proxy has"
 	}
-	return thousands(n) + " proxies have"
+	return show.Thousands(n) + " proxies have"
 }

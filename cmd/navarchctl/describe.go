@@ -214,7 +214,7 @@ func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Desc
 		return err
 	}
 	out.Part, out.Revision = answer.Items[0], answer.Revision
-	return d.known(cmd.Context(), out)
+	return d.known(cmd.Context(), out, answer.Partial)
 }
 
 // Bounds of the requests about the objects of a description.
@@ -225,8 +225,9 @@ const (
 )
 
 // known adds the problems of the objects of a description, and the last maxTouched changes that touched one of them.
-// Objects after the first maxObjects are left out, with a note.
-func (d *description) known(ctx context.Context, out *show.Described) error {
+// Objects after the first maxObjects are left out, with a note. Problems that were not received get a note, too,
+// except those of the replicas in missing, about which a warning was printed before.
+func (d *description) known(ctx context.Context, out *show.Described, missing []fleetapi.Missing) error {
 	names := slices.DeleteFunc(out.Named(), func(name string) bool { return strings.Contains(name, ",") })
 	if left := len(names) - maxObjects; left > 0 {
 		out.More = append(out.More, fmt.Sprintf("problems and changes of %d further objects are not listed", left))
@@ -235,11 +236,16 @@ func (d *description) known(ctx context.Context, out *show.Described) error {
 	seen := map[int64]bool{}
 	for some := range slices.Chunk(names, objectsAtOnce) {
 		of := url.Values{"object": {strings.Join(some, ",")}}
-		problems, err := askAny[inspect.Problem](ctx, &d.controlPlane, "problems", of)
+		problems, err := askAll[inspect.Problem](ctx, &d.controlPlane, "problems", of)
 		if err != nil {
 			return err
 		}
 		out.Problems = append(out.Problems, problems.Items...)
+		for _, note := range unlisted(problems, missing) {
+			if !slices.Contains(out.More, note) {
+				out.More = append(out.More, note)
+			}
+		}
 		of.Set("limit", strconv.Itoa(maxTouched))
 		changes, err := askAny[fleetapi.Change](ctx, &d.controlPlane, "changes", of)
 		if err != nil {
@@ -256,6 +262,19 @@ func (d *description) known(ctx context.Context, out *show.Described) error {
 	slices.SortFunc(out.Changes, func(a, b show.Touched) int { return int(b.Revision - a.Revision) })
 	out.Changes = out.Changes[:min(len(out.Changes), maxTouched)]
 	return nil
+}
+
+// unlisted returns notes about the problems that are not in an answer, except those of the replicas in missing.
+func unlisted(a fleetapi.Answer[inspect.Problem], missing []fleetapi.Missing) (notes []string) {
+	for _, m := range a.Partial {
+		if !slices.ContainsFunc(missing, func(known fleetapi.Missing) bool { return known.Replica == m.Replica }) {
+			notes = append(notes, "problems that "+m.Replica+" alone knows are not listed: "+m.Reason)
+		}
+	}
+	if a.Next != "" {
+		notes = append(notes, fmt.Sprintf("problems after the first %d are not listed", len(a.Items)))
+	}
+	return notes
 }
 
 // touchedBy returns the objects of a change that occur in names, which must be sorted. It returns the first four at

@@ -107,9 +107,39 @@ func TestDescribeAsks(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	want := []string{"describe?from=web-0.shop&limit=30&name=b.a&noun=host", "problems?object=Service a/b,VirtualService a/b",
+	want := []string{"describe?from=web-0.shop&limit=30&name=b.a&noun=host", "problems?limit=5000&object=Service a/b,VirtualService a/b",
 		"changes?limit=10&object=Service a/b,VirtualService a/b"}
 	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// All windows of the problems are read, and a process that did not answer with its problems is named.
+func TestDescribeReadsAllProblems(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `"items": []`
+		switch at := r.URL.Query().Get("continue"); strings.TrimPrefix(r.URL.Path, fleetapi.Root) {
+		case "describe":
+			answer = `"items": [{"groups": [{"side": "outbound", "proxies": ["web-0.shop"], "total": 1, "sections": [{"name": "host b.a",
+				"facts": [{"subject": "port 8000", "text": "t", "by": ["Service a/b"]}]}]}]}]`
+		case "problems":
+			answer = `"partial": [{"replica": "ingest-0", "reason": "no answer"}], "items": [{"object": "Service a/b", "severity": "warning",
+				"code": "invalid", "message": "problem ` + at + `"}]`
+			if at == "" {
+				answer += `, "next": "two"`
+			}
+		}
+		fmt.Fprintf(w, `{"schema": %q, %s}`, fleetapi.Schema, answer)
+	}))
+	defer server.Close()
+	out, err := runDescribe(t, "host", "b.a", "--server", strings.TrimPrefix(server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"invalid problem Service a/b", "invalid problem two Service a/b",
+		"problems that ingest-0 alone knows are not listed: no answer"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
 	}
 }

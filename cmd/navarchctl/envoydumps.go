@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,7 +27,7 @@ const (
 // illProxy is a proxy whose Envoy is asked for a dump.
 type illProxy struct {
 	namespace, name, state string
-	since                  int64 // time since which the proxy is behind, in Unix nanoseconds
+	since                  time.Time // the time since which the proxy is behind; zero: it is not behind
 }
 
 // illOf returns at most mostDumps proxies: first those that refuse something or have something withheld, then those
@@ -36,7 +37,7 @@ func illOf(r *report.Report) (all []illProxy) {
 		for i := range p.Proxies {
 			one := &p.Proxies[i]
 			refuses, behind := one.Ill()
-			ill := illProxy{namespace: one.Node.Namespace, name: one.Node.Name, state: fleetapi.Refusing, since: one.Behind.UnixNano()}
+			ill := illProxy{namespace: one.Node.Namespace, name: one.Node.Name, state: fleetapi.Refusing, since: one.Behind}
 			if !refuses {
 				ill.state = fleetapi.Behind
 			}
@@ -46,7 +47,7 @@ func illOf(r *report.Report) (all []illProxy) {
 		}
 	}
 	slices.SortFunc(all, func(a, b illProxy) int {
-		return cmp.Or(-cmp.Compare(a.state, b.state), cmp.Compare(a.since, b.since), cmp.Compare(a.name, b.name))
+		return cmp.Or(-cmp.Compare(a.state, b.state), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 	})
 	return all[:min(len(all), mostDumps)]
 }

@@ -182,7 +182,7 @@ func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error
 		return err
 	}
 	if more := a.Sums.Total.Connected() - len(a.Items); a.Next != "" && more > 0 {
-		_, err := fmt.Fprintf(w, "\n%s more proxies are not listed (--limit, --where, --selector)\n", thousands(more))
+		_, err := fmt.Fprintf(w, "\n%s more proxies are not listed (--limit, --where, --selector)\n", show.Thousands(more))
 		return err
 	}
 	return nil
@@ -193,9 +193,9 @@ func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error
 func sumsTable(w io.Writer, sums *fleetapi.Sums) error {
 	c := sums.Total
 	line := fmt.Sprintf("%s proxies: %s in sync, %s behind, %s refusing",
-		thousands(c.Connected()), thousands(c.InSync), thousands(c.Behind), thousands(c.Refusing))
+		show.Thousands(c.Connected()), show.Thousands(c.InSync), show.Thousands(c.Behind), show.Thousands(c.Refusing))
 	if c.Gone > 0 {
-		line += fmt.Sprintf(", %s gone", thousands(c.Gone))
+		line += fmt.Sprintf(", %s gone", show.Thousands(c.Gone))
 	}
 	if _, err := fmt.Fprintln(w, line); err != nil {
 		return err
@@ -273,13 +273,4 @@ func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFl
 	default:
 		goesOn(cmd, format, "what is wrong with the configuration", "problems")
 	}
-}
-
-// thousands formats a number that is not negative with commas: 1,234.
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }

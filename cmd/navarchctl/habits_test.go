@@ -178,3 +178,13 @@ func TestExitCodesOfThePage(t *testing.T) {
 		}
 	}
 }
+
+// Values of -o and words that stand for them are accepted in any case.
+func TestAliasesIgnoreCase(t *testing.T) {
+	for word, want := range map[string]string{"JSON": "json", "table": short, "TABLE": short, "Text": short} {
+		got := ""
+		if err := (&choice{&got, "format", []string{short, "json"}}).Set(word); err != nil || got != want {
+			t.Errorf("%s: %q, %v", word, got, err)
+		}
+	}
+}

@@ -131,8 +131,9 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 	return changes, nil
 }
 
-// controlZ returns the interfaces at which levels are changed: --server, or the port of all ready Pods. args may have
-// one element, a Pod or a workload, which limits the Pods. With --server an element of args is an error.
+// controlZ returns the interfaces at which levels are changed: the addresses of --server, or the port of all ready
+// Pods. args may have one element, a Pod or a workload, which limits the Pods. With --server an element of args is an
+// error.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
 	found, err := c.pages(ctx)
 	if err != nil {
@@ -142,9 +143,12 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 		"--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
 	if len(c.pods) == 0 {
 		if len(args) > 0 {
-			return nil, fmt.Errorf("%s: --server names one process, so nothing else does", args[0])
+			return nil, fmt.Errorf("%s: --server names the processes, so nothing else does", args[0])
 		}
-		return []page{{address: c.where, by: found[0].by, what: what, help: help}}, nil
+		for _, p := range found {
+			pages = append(pages, page{address: p.address, by: p.by, what: what, help: help})
+		}
+		return pages, nil
 	}
 	pods := c.pods
 	if len(args) > 0 {

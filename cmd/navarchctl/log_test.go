@@ -28,7 +28,7 @@ func TestLog(t *testing.T) {
 		{"--level none", "none none none none none none", ""},
 		{"--level all:debug,ads:warn", "debug warn debug debug debug debug", ""},
 		{"--reset --level debug", "debug warn debug debug debug debug", "none of the others can be"},
-		{"istiod-0 --level error", "debug warn debug debug debug debug", "--server names one process"},
+		{"istiod-0 --level error", "debug warn debug debug debug debug", "--server names the processes"},
 		{"--reset", "info info warn info info info", ""},
 	} {
 		var out bytes.Buffer
@@ -49,6 +49,30 @@ func TestLog(t *testing.T) {
 		}
 		if all := strings.Join(got, " "); all != step.levels {
 			t.Errorf("log %s: levels are %s, want %s", step.args, all, step.levels)
+		}
+	}
+}
+
+// Several addresses at --server are several processes, of which each is named and changed.
+func TestLogOfSeveral(t *testing.T) {
+	var all []*obs.Levels
+	var addresses []string
+	for range 2 {
+		levels, _, err := obs.NewLevels("info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(controlz.Handler(levels, slog.New(slog.DiscardHandler)))
+		defer server.Close()
+		all, addresses = append(all, levels), append(addresses, server.Listener.Addr().String())
+	}
+	out, _, err := ran("log", "--server", strings.Join(addresses, ","), "--level", "ads:debug")
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "ads debug all 2") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for i, levels := range all {
+		if got := levels.Find("ads").Level(); got != "debug" {
+			t.Errorf("process %d: %s", i, got)
 		}
 	}
 }

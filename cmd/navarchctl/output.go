@@ -46,7 +46,7 @@ func allNamespaces(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-// choice is a flag value that has to be one of a list. Case is ignored, except in aliases.
+// choice is a flag value that has to be one of a list. Case is ignored.
 type choice struct {
 	into *string
 	kind string // type in the help
@@ -62,7 +62,7 @@ func (c *choice) Type() string   { return c.kind }
 // Set stores the element of the list that v selects. It refuses other values with an error that has the list.
 func (c *choice) Set(v string) error {
 	for _, allowed := range c.of {
-		if strings.EqualFold(v, allowed) || slices.Contains(aliases[v], allowed) {
+		if strings.EqualFold(v, allowed) || slices.Contains(aliases[strings.ToLower(v)], allowed) {
 			*c.into = allowed
 			return nil
 		}

@@ -100,8 +100,12 @@ func (k kindName) all(ctx context.Context, in *cluster.Cluster, selector string)
 	if err != nil {
 		return nil, err
 	}
-	var all []*object.Object
-	events, _ := files.Parse(k.kind+" of the API server", text)
+	return objectsIn(k.kind+" of the API server", text)
+}
+
+// objectsIn parses objects. from is their origin, which the error names with the first object that is not valid.
+func objectsIn(from string, text []byte) (all []*object.Object, err error) {
+	events, _ := files.Parse(from, text)
 	for _, e := range events {
 		if e.Op == object.Broken {
 			return nil, fmt.Errorf("%s: %s", e.Location, e.Problem)

@@ -27,14 +27,14 @@ func planFindings(r *preview.Report, c change) (all []analyze.Finding) {
 		}
 	}
 	for _, risk := range r.Risks {
-		severity, object, field := problem.Warning, "", ""
+		severity, object := problem.Warning, ""
 		if risk.Level == meaning.High.String() {
 			severity = problem.Error
 		}
 		if len(risk.Objects) > 0 {
-			object, field = risk.Objects[0], ""
+			object = risk.Objects[0]
 		}
-		add(string(risk.Code), severity, object, field, strings.TrimPrefix(strings.Join(risk.Subjects, ", ")+": "+risk.Text, ": "))
+		add(string(risk.Code), severity, object, "", strings.TrimPrefix(strings.Join(risk.Subjects, ", ")+": "+risk.Text, ": "))
 	}
 	for _, p := range r.Problems.New {
 		add(string(p.Code), p.Severity, p.Object, p.Field, p.Message)

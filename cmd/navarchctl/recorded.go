@@ -76,5 +76,5 @@ func lastWords(l *fleetapi.Last) string {
 	}
 	c := l.Sums.Total
 	return fmt.Sprintf("; %s ago it recorded %s proxies: %s in sync, %s behind, %s refusing", age(l.Age),
-		thousands(c.Connected()), thousands(c.InSync), thousands(c.Behind), thousands(c.Refusing))
+		show.Thousands(c.Connected()), show.Thousands(c.InSync), show.Thousands(c.Behind), show.Thousands(c.Refusing))
 }

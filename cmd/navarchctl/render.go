@@ -51,7 +51,7 @@ func render(cmd *cobra.Command, from *offline, noun string, format *output, stri
 	if noun != "" {
 		t := xds.ParseNoun(noun)
 		if t == xds.Unknown {
-			return fmt.Errorf("--type: unknown type %q: cluster, endpoint, listener, route or secret", noun)
+			return fmt.Errorf("--type: unknown type %q: cluster, endpoint, listener, route, secret or extension", noun)
 		}
 		wanted = append(wanted, t)
 	}

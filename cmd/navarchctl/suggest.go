@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	networkingv1 "istio.io/api/networking/v1alpha3"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
@@ -26,11 +26,8 @@ import (
 	"navarch.io/navarch/push/preview"
 	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/source/files"
 )
@@ -204,6 +201,9 @@ func (s *suggesting) answers(from string, in io.Reader) {
 		if node.Kind != view.Sidecar || s.namespace != "" && node.Namespace != s.namespace {
 			return nil
 		}
+		if wrong := validation.IsDNS1123Label(node.Namespace); len(wrong) > 0 {
+			return fmt.Errorf("/server_info: node: namespace %.80q: %s", node.Namespace, wrong[0])
+		}
 		u.Namespace, u.Proxy = node.Namespace, node.Name+"."+node.Namespace
 		s.usage, s.nodes = append(s.usage, u), append(s.nodes, node)
 		return nil
@@ -252,7 +252,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 }
 
 // with adds the suggested Sidecars to the configuration. It returns the Sidecars, the snapshot of the result, and the
-// problems of that snapshot.
+// problems of that snapshot. The error names a Sidecar that is not a valid object.
 func (s *suggesting) with(events []object.Event) (objects []*object.Object, after *mirror.Snapshot, found []object.Problem, err error) {
 	for _, entry := range s.report.Suggestions {
 		if entry.Sidecar == nil {
@@ -262,10 +262,11 @@ func (s *suggesting) with(events []object.Event) (objects []*object.Object, afte
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		parsed, _ := files.Parse("the suggestion", raw)
-		for _, e := range parsed {
-			objects = append(objects, e.Object)
+		one, err := objectsIn("the suggestion", raw)
+		if err != nil {
+			return nil, nil, nil, err
 		}
+		objects = append(objects, one...)
 	}
 	after, found, err = s.snapshot((&change{put: objects}).applied(events))
 	return objects, after, found, err
@@ -326,37 +327,6 @@ func bytesOf(planner *plan.Planner, node view.Node) (clusters int, size int64, e
 		}
 	}
 	return len(all[xds.Cluster]), size, nil
-}
-
-// configOf returns the part of a snapshot that suggest.Sidecars reads.
-func configOf(s *mirror.Snapshot) suggest.Config {
-	c := suggest.Config{Root: s.Mesh().Spec.GetRootNamespace()}
-	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for r := range s.All(kind) {
-			if one, is := r.(*model.Service); is {
-				c.Services = append(c.Services, suggest.Service{Namespace: one.Key.Namespace, Hosts: one.Spec.GetHosts(),
-					ExportTo: one.Spec.GetExportTo(), AliasFor: one.Spec.GetAliasFor()})
-			}
-		}
-	}
-	for r := range s.All(model.KindVirtualService) {
-		vs, is := r.(*model.VirtualService)
-		if !is || !virtualservice.For(vs, virtualservice.Mesh) {
-			continue
-		}
-		route := suggest.Route{Object: vs.Key.String(), Namespace: vs.Key.Namespace, Hosts: vs.Spec.GetHosts()}
-		normal.Destinations(vs.Spec, func(_ string, d *networkingv1.Destination) {
-			route.Destinations = append(route.Destinations, d.GetHost())
-		})
-		c.Routes = append(c.Routes, route)
-	}
-	for r := range s.All(model.KindSidecar) {
-		if one, is := r.(*model.Sidecar); is {
-			c.Sidecars = append(c.Sidecars, suggest.Sidecar{Namespace: one.Key.Namespace, Name: one.Key.Name,
-				Selects: len(one.Spec.GetWorkloadSelector().GetLabels()) > 0})
-		}
-	}
-	return c
 }
 
 // text prints the summary, the Sidecars and the plan.

@@ -77,9 +77,15 @@ func TestSuggestUnread(t *testing.T) {
 	if err := os.WriteFile(broken, []byte(`[]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := runSuggest(t, "--config-dir", exampleOfCompare+"config", broken)
-	if exit, is := err.(interface{ ExitCode() int }); !is || exit.ExitCode() != exitPartial {
-		t.Errorf("%v", err)
+	foreign := t.TempDir() + "/y.json" // its namespace is not a name that an object may have
+	if err := os.WriteFile(foreign, []byte(`{"node": {"id": "sidecar~10.0.0.1~a.X~x"}, "uptime_current_epoch": "90s"} {}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{broken, foreign} {
+		_, err := runSuggest(t, "--config-dir", exampleOfCompare+"config", file)
+		if exit, is := err.(interface{ ExitCode() int }); !is || exit.ExitCode() != exitPartial {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 	if _, err := runSuggest(t, "--config-dir", exampleOfCompare+"config"); err == nil || !strings.Contains(err.Error(), "which proxies?") {
 		t.Errorf("%v", err)

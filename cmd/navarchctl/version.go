@@ -21,8 +21,8 @@ type build struct {
 // versions is the output of the command version.
 type versions struct {
 	Client  build          `json:"client"`
-	Server  *build         `json:"server,omitempty"`   // at an address; nil: no answer
-	Servers []replicaBuild `json:"replicas,omitempty"` // in a cluster
+	Server  *build         `json:"server,omitempty"`   // at one address; nil: no answer
+	Servers []replicaBuild `json:"replicas,omitempty"` // in a cluster, in a report, or at several addresses
 	Error   string         `json:"server_error,omitempty"`
 }
 
@@ -71,7 +71,7 @@ func versionsOf(ctx context.Context, at *controlPlane, warnings io.Writer) versi
 		all.Error = err.Error()
 	}
 	for _, a := range answers {
-		if len(at.pods) == 0 && openedOf(ctx) == nil {
+		if len(at.pods) == 0 && openedOf(ctx) == nil && len(at.found) == 1 {
 			all.Server = &a.value
 		} else {
 			all.Servers = append(all.Servers, replicaBuild{a.from.address, a.value})

@@ -228,7 +228,7 @@ func requestOf(args []string, at string) (walk.Request, error) {
 	if ip, err := netip.ParseAddr(r.Name); err == nil {
 		r.Address = ip.String()
 	}
-	if host, port, isPort := strings.Cut(at, ":"); isPort && host == "" {
+	if port, isPort := strings.CutPrefix(at, ":"); isPort && !strings.HasPrefix(port, ":") {
 		err = portOf(port, &r.Port)
 	} else if both, bad := netip.ParseAddrPort(at); bad == nil {
 		r.Address, r.Port = both.Addr().String(), uint32(both.Port())

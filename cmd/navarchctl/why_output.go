@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -113,13 +114,15 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
-	w := cmd.OutOrStdout()
 	if q.format == short {
-		if err := printEntry(w, e); err != nil {
+		if err := printEntry(cmd.OutOrStdout(), e); err != nil {
 			return err
 		}
 	}
 	if q.from+q.to == "" && !q.local() && q.offline.configDir == "" {
+		if q.format != short {
+			return fmt.Errorf("--log with -o %s prints how the request is followed: name a proxy by --from or --to", q.format)
+		}
 		return nil
 	}
 	if e.Method == "" {
@@ -135,9 +138,7 @@ func (q *question) explainLog(cmd *cobra.Command) error {
 	if err := q.client.apply(cmd, &request); err != nil {
 		return err
 	}
-	if host, _, found := strings.Cut(e.Remote, ":"); found && request.From == "" {
-		request.From = host
-	}
+	request.From = cmp.Or(request.From, e.Client())
 	if e.ForwardedFor != "" {
 		request.Headers["x-forwarded-for"] = e.ForwardedFor
 	}

@@ -77,6 +77,22 @@ func TestWindowsOfSeveralReplicas(t *testing.T) {
 	}
 }
 
+// Proxies sort by the time since which they are behind, also within a second.
+func TestSinceOrdersFractions(t *testing.T) {
+	second := time.Unix(1000, 0)
+	of := at("a", "x", 3, func(i int, p *Proxy) {
+		p.State, p.Since = Behind, second.Add([]time.Duration{100 * time.Millisecond, 0, 50 * time.Millisecond}[i])
+	})
+	s := selection(t, "sort=since")
+	var order []string
+	for _, p := range s.PartOf(of).Items {
+		order = append(order, p.Proxy)
+	}
+	if want := []string{"x-001.shop", "x-002.shop", "x-000.shop"}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+}
+
 // Each parameter selects, and a wrong one is named.
 func TestSelection(t *testing.T) {
 	p := Proxy{Proxy: "web-0.shop", Node: "n", Namespace: "shop", Replica: "a", State: Behind, Version: "1", Zone: "eu/eu-1/x",

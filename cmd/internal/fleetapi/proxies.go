@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -70,6 +69,9 @@ func (s *Selection) Selects(p *Proxy, own map[string]string) bool {
 		(s.Labels == nil || s.Labels.Matches(labels.Set(own)))
 }
 
+// ordered is a layout whose texts sort as their times. time.RFC3339Nano leaves out zeros, so that 05.1Z precedes 05Z.
+const ordered = "2006-01-02T15:04:05.000000000Z07:00"
+
 // key returns a text by which proxies sort in the selection's order.
 func (s *Selection) key(p *Proxy) string {
 	first := ""
@@ -81,7 +83,7 @@ func (s *Selection) key(p *Proxy) string {
 	case "since":
 		first = "~" // in sync: last
 		if !p.Since.IsZero() {
-			first = p.Since.UTC().Format(time.RFC3339Nano)
+			first = p.Since.UTC().Format(ordered)
 		}
 	case "version":
 		first = p.Version
@@ -90,7 +92,7 @@ func (s *Selection) key(p *Proxy) string {
 	case "replica":
 		first = p.Replica
 	}
-	return strings.Join([]string{first, p.Proxy, p.Node, p.Replica, p.Connected.UTC().Format(time.RFC3339Nano)}, "\x00")
+	return strings.Join([]string{first, p.Proxy, p.Node, p.Replica, p.Connected.UTC().Format(ordered)}, "\x00")
 }
 
 // Proxies is one replica's part of /api/v1/proxies.

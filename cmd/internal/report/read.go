@@ -124,7 +124,7 @@ func (in *reader) finish() (*Report, error) {
 func (in *reader) entry(name string, size int64, r io.Reader) error {
 	if name == indexName {
 		in.index = true
-		if err := in.decode(r, size, &in.out.Index); err != nil {
+		if err := decode(in, r, size, &in.out.Index); err != nil {
 			return err
 		}
 		if in.out.Index.Schema != Schema {
@@ -133,7 +133,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 		return nil
 	}
 	if name == envoysName {
-		return in.decode(r, size, &in.out.Envoys)
+		return decode(in, r, size, &in.out.Envoys)
 	}
 	rest, is := strings.CutPrefix(name, processes)
 	folder, file, inside := strings.Cut(rest, "/")
@@ -155,7 +155,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	switch {
 	case file == factsName:
-		return in.decode(r, size, &p.Facts)
+		return decode(in, r, size, &p.Facts)
 	case file == recordsName && in.out.Snapshot == nil:
 		s, err := mirror.Read(r)
 		in.out.Snapshot = s
@@ -170,7 +170,7 @@ func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 		return err
 	case strings.HasSuffix(file, ".json"):
 		var page json.RawMessage
-		if err := in.decode(r, size, &page); err != nil {
+		if err := decode(in, r, size, &page); err != nil {
 			return err
 		}
 		p.Pages[strings.TrimSuffix(file, ".json")] = page
@@ -213,8 +213,8 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode decodes an entry of JSON, of at most Limits.Page bytes.
-func (in *reader) decode(r io.Reader, size int64, into any) error {
+// decode decodes an entry of JSON, of at most Limits.Page bytes, in place of the value of an earlier entry.
+func decode[T any](in *reader, r io.Reader, size int64, into *T) error {
 	if size > in.limits.Page {
 		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)
 	}
@@ -222,5 +222,8 @@ func (in *reader) decode(r io.Reader, size int64, into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, into)
+	var value T
+	err = json.Unmarshal(raw, &value)
+	*into = value
+	return err
 }

@@ -207,6 +207,31 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
+// Of repeated entries the last one counts, as a whole: fields that it omits are not those of an earlier one.
+func TestRepeatedEntries(t *testing.T) {
+	w := NewWriter(when)
+	for _, e := range [][2]string{
+		{indexName, `{"schema":"` + Schema + `","missing":[{"name":"c","reason":"x"}]}`}, {indexName, `{"schema":"` + Schema + `"}`},
+		{"processes/a/process.json", `{"name":"a","flags":["--x"]}`}, {"processes/a/process.json", `{"name":"b"}`},
+		{envoysName, `[{"proxy":"p","error":"x"}]`}, {envoysName, `[{"proxy":"q"}]`},
+	} {
+		if err := w.Add(e[0], []byte(e[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := w.Member(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(bytes.NewReader(raw), Usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := r.Processes[0]; len(r.Index.Missing) != 0 || p.Name != "b" || len(p.Flags) != 0 || r.Envoys[0] != (Envoy{Proxy: "q"}) {
+		t.Errorf("%+v, %+v, %+v", r.Index, p.Facts, r.Envoys)
+	}
+}
+
 // zeros reads zeros.
 type zeros struct{}
 

@@ -32,7 +32,7 @@ func (r *Recorder) Write(b []byte) (int, error) { return r.Body.Write(b) }
 type Local struct{ Handler http.Handler }
 
 // RoundTrip returns the complete response of the handler, which it calls with a copy of r. It blocks until the handler
-// returns. The error is always nil.
+// returns, and then closes the body of r. The error is always nil.
 func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RemoteAddr, in.RequestURI = "127.0.0.1:1", r.URL.RequestURI()
@@ -42,6 +42,7 @@ func (l Local) RoundTrip(r *http.Request) (*http.Response, error) {
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
+	defer in.Body.Close()
 	answer := NewRecorder()
 	l.Handler.ServeHTTP(answer, in)
 	return &http.Response{Status: fmt.Sprintf("%d %s", answer.Code, http.StatusText(answer.Code)), StatusCode: answer.Code,

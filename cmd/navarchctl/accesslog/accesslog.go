@@ -8,6 +8,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +110,15 @@ func split(line string) (all []string, err error) {
 // workload's proxy.
 func (e Entry) Inbound() bool {
 	return strings.HasPrefix(e.Cluster, "inbound|") || e.Cluster == "InboundPassthroughCluster"
+}
+
+// Client returns the IP address of the client; empty if Remote is not IP:PORT.
+func (e Entry) Client() string {
+	at, err := netip.ParseAddrPort(e.Remote)
+	if err != nil {
+		return ""
+	}
+	return at.Addr().String()
 }
 
 // Denied returns the name of the policy that denied the request, from Details or Termination; empty if neither names

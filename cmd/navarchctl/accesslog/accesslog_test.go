@@ -48,6 +48,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The client's address is that of either family, without the port.
+func TestClient(t *testing.T) {
+	for remote, want := range map[string]string{"10.1.0.9:40000": "10.1.0.9", "[2001:db8::1]:4711": "2001:db8::1", "": "", "envoy://x/": ""} {
+		if got := (Entry{Remote: remote}).Client(); got != want {
+			t.Errorf("%q: %q, want %q", remote, got, want)
+		}
+	}
+}
+
 func TestFlags(t *testing.T) {
 	if !slices.IsSortedFunc(Flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("the flags are not sorted")

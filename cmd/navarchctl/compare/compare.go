@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -224,7 +223,7 @@ func (c *Comparison) finish() {
 		return cmp.Or(b.Places-a.Places, cmp.Compare(a.Row, b.Row), cmp.Compare(a.Type+a.Field, b.Type+b.Field), cmp.Compare(a.Why, b.Why))
 	})
 	r.Outcome = Equal
-	for _, n := range slices.Collect(maps.Values(r.Resources)) {
+	for _, n := range r.Resources {
 		switch {
 		case n.Different > 0:
 			r.Outcome = Different

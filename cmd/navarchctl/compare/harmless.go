@@ -106,7 +106,7 @@ func alike(kind string, resource map[string]any) (map[string]any, []string) {
 		var apart []any
 		for _, e := range hosts {
 			host, _ := e.(map[string]any)
-			if reachable(host) {
+			if cutUnreachable(host) {
 				mark(markUnreachable)
 			}
 			split := perDomain(host)
@@ -121,9 +121,9 @@ func alike(kind string, resource map[string]any) (map[string]any, []string) {
 	return resource, marks
 }
 
-// reachable removes the routes of a virtual host after the first one that matches all requests. It reports whether it
-// removed any.
-func reachable(host map[string]any) bool {
+// cutUnreachable removes the routes of a virtual host after the first one that matches all requests. It reports
+// whether it removed any.
+func cutUnreachable(host map[string]any) bool {
 	routes, _ := host["routes"].([]any)
 	for i, e := range routes {
 		route, _ := e.(map[string]any)

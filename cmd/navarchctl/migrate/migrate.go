@@ -66,8 +66,10 @@ type Setting struct {
 	raw  any      // the given value; for a variable that Kubernetes fills in, its entry of env as a map
 }
 
-// same reports whether two settings have the same kind, key and displayed value.
-func same(a, b Setting) bool { return a.Sort == b.Sort && a.Key == b.Key && a.Value == b.Value }
+// same reports whether two settings have the same kind, key, displayed value and effect.
+func same(a, b Setting) bool {
+	return a.Sort == b.Sort && a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect
+}
 
 // tables has the table of each kind of settings.
 var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags, Operator: operator}
@@ -235,11 +237,18 @@ func byEffect(a, b Setting) int {
 	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
-// Merge joins lists of settings, classifies them again, and sorts them by importance. Adjacent duplicates (kind, key
-// and value) are removed. The lists are not changed. Without settings it returns nil.
+// Merge joins lists of settings, classifies them again, and sorts them by importance. Of duplicates (kind, key, value
+// and effect) the last one is kept, because Values uses the last one. The lists are not changed. Without settings it
+// returns nil.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
-	return slices.CompactFunc(all, same)
+	kept := all[:0]
+	for i, s := range all {
+		if !slices.ContainsFunc(all[i+1:], func(later Setting) bool { return same(s, later) }) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // Page returns all tables in Markdown, one for each kind of settings.

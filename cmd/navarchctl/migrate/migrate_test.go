@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -176,6 +177,33 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 	}
 	if _, err := FromYAML([]byte("a: 1\n---\n[1, 2]")); err == nil || !strings.Contains(err.Error(), "document 2") {
 		t.Errorf("a list: %v", err)
+	}
+}
+
+// A setting is listed once with each value, and the last of several is the one that is carried over.
+func TestLastSettingWins(t *testing.T) {
+	all, err := FromYAML([]byte(`
+env: {REVISION: a}
+tolerations: [{key: one}]
+---
+env: {REVISION: b}
+tolerations: [{key: two}]
+---
+env: {REVISION: a}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, s := range all {
+		listed = append(listed, s.Key+"="+s.Value)
+	}
+	if got := strings.Join(listed, " "); got != "REVISION=b REVISION=a tolerations=1 entries" {
+		t.Errorf("listed: %s", got)
+	}
+	values, rest := Values(all)
+	if got := fmt.Sprint(values); len(rest) > 0 || got != "map[revision:a tolerations:[map[key:two]]]" {
+		t.Errorf("%s, %+v", got, rest)
 	}
 }
 

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"navarch.io/navarch/push/meaning"
 )
@@ -28,11 +26,9 @@ type Change struct {
 	Raw                  []string // lines about resources that differ; may be empty
 	// NewProblems and GoneProblems are problems of objects that the change causes or ends, one line each.
 	NewProblems, GoneProblems []string
-	// Bytes is the sum of the bytes sent to all proxies, and Duration the time that sending takes. 0: unknown, and not
-	// printed.
-	Bytes    int64
-	Duration time.Duration
-	// Missing names the replicas that did not answer. If Missing is not empty, all counts are lower bounds.
+	// Bytes is the sum of the bytes sent to all proxies. 0: unknown, and not printed.
+	Bytes int64
+	// Missing names the replicas that did not answer. If it is not empty, all counts are lower bounds.
 	Missing []string
 }
 
@@ -45,10 +41,9 @@ type Refusal struct {
 
 // Affected counts the proxies of one kind in a namespace whose configuration changes.
 type Affected struct {
-	Namespace string         `json:"namespace"`
-	Kind      string         `json:"kind"` // sidecar, gateway ...
-	Proxies   int            `json:"proxies"`
-	Workloads map[string]int `json:"workloads,omitempty"` // proxies by workload; may be nil
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"` // sidecar, gateway ...
+	Proxies   int    `json:"proxies"`
 }
 
 // Text prints the change for a terminal: refused objects, risks, affected proxies, facts, differences of resources,
@@ -64,7 +59,7 @@ func (c Change) Text(w io.Writer) error {
 		rows = append(rows, []string{" " + levelText(r.Level), text, strings.Join(r.Objects, ", ")})
 	}
 	if c.Summary.MoreRisks > 0 {
-		rows = append(rows, []string{fmt.Sprintf(" and %s more risks", thousands(c.Summary.MoreRisks))})
+		rows = append(rows, []string{fmt.Sprintf(" and %s more risks", Thousands(c.Summary.MoreRisks))})
 	}
 	if err := Table(w, rows); err != nil {
 		return err
@@ -77,7 +72,7 @@ func (c Change) Text(w io.Writer) error {
 		rows = append(rows, []string{" " + subjects(f.Subjects), f.Aspect, f.Text + reach(c.Summary, f.Count)})
 	}
 	if c.Summary.MoreFacts > 0 {
-		rows = append(rows, []string{fmt.Sprintf(" and %s more differences", thousands(c.Summary.MoreFacts))})
+		rows = append(rows, []string{fmt.Sprintf(" and %s more differences", Thousands(c.Summary.MoreFacts))})
 	}
 	if err := Table(w, rows); err != nil {
 		return err
@@ -115,8 +110,8 @@ func (c Change) headline() string {
 	if c.Summary.Views == 0 {
 		return text + " No proxy gets something else."
 	}
-	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, thousands(c.Summary.Proxies),
-		plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, thousands(c.Summary.Views), plural(c.AllViews, "view"))
+	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
+		plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views), plural(c.AllViews, "view"))
 }
 
 // levelText returns the word for a level at the start of a line.
@@ -145,7 +140,7 @@ func subjects(s meaning.Subjects) string {
 		return ""
 	}
 	if more := len(s.Named) - 1 + s.Others; more > 0 {
-		return fmt.Sprintf("%s and %s more", s.Named[0], thousands(more))
+		return fmt.Sprintf("%s and %s more", s.Named[0], Thousands(more))
 	}
 	return s.Named[0]
 }
@@ -154,31 +149,7 @@ func subjects(s meaning.Subjects) string {
 func (c Change) affected() string {
 	var parts []string
 	for _, a := range c.Affected {
-		part := fmt.Sprintf("%s %s %s", Printable(a.Kind), Printable(a.Namespace), thousands(a.Proxies))
-		if len(a.Workloads) > 0 {
-			part += " (" + workloads(a.Workloads) + ")"
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// maxWorkloads bounds the workloads that are named for each namespace.
-const maxWorkloads = 5
-
-// workloads lists the workloads with the most proxies.
-func workloads(counts map[string]int) string {
-	names := make([]string, 0, len(counts))
-	for name := range counts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	var parts []string
-	for _, name := range names[:min(len(names), maxWorkloads)] {
-		parts = append(parts, fmt.Sprintf("%s %s", Printable(name), thousands(counts[name])))
-	}
-	if rest := len(names) - maxWorkloads; rest > 0 {
-		parts = append(parts, fmt.Sprintf("%s more", plural(rest, "workload")))
+		parts = append(parts, fmt.Sprintf("%s %s %s", Printable(a.Kind), Printable(a.Namespace), Thousands(a.Proxies)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -204,11 +175,7 @@ func (c Change) problems() string {
 func (c Change) cost() string {
 	var b strings.Builder
 	if c.Bytes > 0 {
-		fmt.Fprintf(&b, " %s in all", size(c.Bytes))
-		if c.Duration > 0 {
-			fmt.Fprintf(&b, ", about %v", c.Duration.Round(100*time.Millisecond))
-		}
-		b.WriteString(".\n")
+		fmt.Fprintf(&b, " %s in all.\n", size(c.Bytes))
 	}
 	for _, replica := range c.Missing {
 		fmt.Fprintf(&b, " replica %s did not answer: its proxies are not counted.\n", Printable(replica))
@@ -235,8 +202,8 @@ func share(part, of int) string {
 	return strconv.FormatFloat(float64(part)*100/float64(of), 'f', 1, 64) + " %"
 }
 
-// thousands formats a number with commas between groups of three digits.
-func thousands(n int) string {
+// Thousands formats a number with commas between groups of three digits.
+func Thousands(n int) string {
 	text := strconv.Itoa(n)
 	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
 		text = text[:at] + "," + text[at:]
@@ -250,7 +217,7 @@ func plural(n int, noun string) string {
 	case n == 1:
 		return "1 " + noun
 	case is:
-		return thousands(n) + " " + before + "ies"
+		return Thousands(n) + " " + before + "ies"
 	}
-	return thousands(n) + " " + noun + "s"
+	return Thousands(n) + " " + noun + "s"
 }

@@ -25,7 +25,7 @@ func (c Change) Markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		}
 		if more += max(0, len(rows)-maxMarkdown); more > 0 {
-			fmt.Fprintf(&b, "\nand %s more\n", thousands(more))
+			fmt.Fprintf(&b, "\nand %s more\n", Thousands(more))
 		}
 	}
 	var refused, risks, facts [][]string

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/preview"
 )
 
-// ChangeOf converts a report, which is not nil and stays unchanged. The result shares the report's slices. If raw is
-// set, the result lists the resources that differ. Duration and Workloads are not set.
+// ChangeOf converts a report, which is not nil and stays unchanged. The result shares the report's slices. With raw, it
+// lists the resources that differ.
 func ChangeOf(r *preview.Report, raw bool) Change {
 	proxies, views, bytes := r.Count()
 	c := Change{Revision: r.Revision, AllViews: r.Views, AllProxies: r.Proxies, Bytes: bytes, Missing: r.Partial,

@@ -30,7 +30,7 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 		s.Equal, s.Argued, s.Different)
 	sum := s.Resources.Equal + s.Resources.Argued + s.Resources.Different
 	fmt.Fprintf(&b, "%s: %s equal, %s argued, %s different.\n", plural(sum, "resource"),
-		thousands(s.Resources.Equal), thousands(s.Resources.Argued), thousands(s.Resources.Different))
+		Thousands(s.Resources.Equal), Thousands(s.Resources.Argued), Thousands(s.Resources.Different))
 	for _, u := range r.Unread {
 		fmt.Fprintf(&b, "not compared: %s: %s\n", Printable(u.Dump), Printable(u.Reason))
 	}

@@ -12,10 +12,10 @@ import (
 // Text of the configuration cannot control a terminal, and does not shift the columns beside it.
 func TestTableIsPrintable(t *testing.T) {
 	var b strings.Builder
-	if err := Table(&b, [][]string{{"A", "B"}, {"x\x1b[2J\t\"y\"\n", "ü"}}); err != nil {
+	if err := Table(&b, [][]string{{"A", "B"}, {"x\x1b[2J\t\"y\"\n", "ü"}, {"\x9b2J", "\ufffd"}}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "A                 B\nx\\x1b[2J\\t\"y\"\\n   ü\n"; b.String() != want {
+	if want := "A                 B\nx\\x1b[2J\\t\"y\"\\n   ü\n\\x9b2J            \ufffd\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
 }

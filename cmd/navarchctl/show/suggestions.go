@@ -26,13 +26,13 @@ func Suggestions(w io.Writer, r *suggest.Report) error {
 	rows := [][]string{{"NAMESPACE", "PROXIES", "COUNTERS COVER", "CLUSTERS", "USED", "CLUSTERS THEN", "MEMORY SAVED", "PUSH NOW",
 		"PUSH THEN"}}
 	for _, e := range r.Suggestions {
-		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), thousands(cmp.Or(e.ClustersNow, e.Clusters)),
-			thousands(e.Used)}
+		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), Thousands(cmp.Or(e.ClustersNow, e.Clusters)),
+			Thousands(e.Used)}
 		if e.Sidecar == nil {
 			row = append(row, "no Sidecar: "+e.Skipped)
 		} else {
 			saved := fmt.Sprintf("about %.1f MiB", float64(e.MemorySaved)/(1<<20))
-			row = append(row, thousands(e.ClustersThen), saved, size(e.BytesNow), size(e.BytesThen))
+			row = append(row, Thousands(e.ClustersThen), saved, size(e.BytesNow), size(e.BytesThen))
 		}
 		rows = append(rows, row)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Table prints rows in aligned columns; usually the first row is a heading. Rows may have different lengths, and no
@@ -32,11 +33,11 @@ func Table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable returns text on one line, with the characters that unicode.IsPrint rejects escaped as in Go. If it escapes
-// any, it doubles backslashes, too. A text without such characters is returned unchanged, also if it contains bytes
-// that are not UTF-8.
+// Printable returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are
+// escaped as in Go: a terminal of 8 bits reads the byte 0x9b as the start of a command. If it escapes any, it doubles
+// backslashes, too. A text without such characters and bytes is returned unchanged.
 func Printable(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
 	}
 	quoted := strconv.Quote(text)

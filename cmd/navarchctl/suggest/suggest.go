@@ -37,6 +37,7 @@ type Service struct {
 type Route struct {
 	Object       string // name for messages
 	Namespace    string
+	ExportTo     []string // "*" for all, "." for the own namespace, or names of namespaces
 	Hosts        []string
 	Destinations []string // hosts
 }
@@ -155,7 +156,7 @@ func (c Config) imports(namespace string, used map[string]bool) (hosts, unused [
 		}
 	}
 	for _, r := range c.Routes {
-		if !slices.ContainsFunc(r.Destinations, func(d string) bool { return used[d] }) {
+		if !r.visible(namespace) || !slices.ContainsFunc(r.Destinations, func(d string) bool { return used[d] }) {
 			continue
 		}
 		for _, host := range r.Hosts {
@@ -164,9 +165,9 @@ func (c Config) imports(namespace string, used map[string]bool) (hosts, unused [
 	}
 	routed := map[string]string{}
 	for _, r := range c.Routes {
-		reachable := r.Namespace == namespace || slices.ContainsFunc(r.Hosts, func(h string) bool {
+		reachable := r.visible(namespace) && (r.Namespace == namespace || slices.ContainsFunc(r.Hosts, func(h string) bool {
 			return used[h] || wanted[r.Namespace+"/"+h]
-		})
+		}))
 		for _, d := range r.Destinations {
 			if reachable && !used[d] && routed[d] == "" {
 				routed[d] = r.Object
@@ -202,6 +203,12 @@ func b2i(b bool) int {
 // visible reports whether proxies of a namespace see the service.
 func (s Service) visible(namespace string) bool {
 	return s.Namespace == namespace || slices.Contains(s.ExportTo, "*") || slices.Contains(s.ExportTo, namespace)
+}
+
+// visible reports whether the VirtualService applies to proxies of a namespace.
+func (r Route) visible(namespace string) bool {
+	return slices.Contains(r.ExportTo, "*") || slices.Contains(r.ExportTo, namespace) ||
+		r.Namespace == namespace && slices.Contains(r.ExportTo, ".")
 }
 
 // Object returns the Sidecar of a suggestion that is not skipped, named "default", as an object of Kubernetes. It

@@ -19,8 +19,9 @@ func mesh() Config {
 		{"books", []string{"private.books"}, []string{"books"}, ""}, {"legacy", []string{"books.legacy"}, all, "catalog.books"},
 		{"ext", []string{"*.ext.org"}, all, ""}, {"bank", []string{"ledger.bank"}, []string{"shop"}, ""},
 	}, Routes: []Route{
-		{"VirtualService books/names", "books", []string{"books.example"}, []string{"catalog.books", "search.books"}},
-		{"VirtualService bank/l", "bank", []string{"ledger.bank"}, []string{"ledger.bank"}},
+		{"VirtualService books/names", "books", all, []string{"books.example"}, []string{"catalog.books", "search.books"}},
+		{"VirtualService bank/l", "bank", all, []string{"ledger.bank"}, []string{"ledger.bank"}},
+		{"VirtualService books/own", "books", []string{"."}, []string{"own.example"}, []string{"catalog.books", "search.books"}},
 	}}
 }
 
@@ -44,6 +45,9 @@ func TestSidecars(t *testing.T) {
 		{name: "own", usage: []Usage{usage("shop", 1, "outbound|80||web.shop")}, hosts: "[./*]"},
 		{name: "with names that lead there", usage: []Usage{usage("shop", 1, "outbound|80|v1|catalog.books")},
 			hosts: "[./* books/books.example books/catalog.books legacy/books.legacy]", unused: "[books/search.books (VirtualService books/names)]"},
+		{name: "with names of the own namespace", usage: []Usage{usage("books", 1, "outbound|80||catalog.books")}, hosts: "[./* legacy/books.legacy]"},
+		{name: "routed to in another namespace alone", usage: []Usage{usage("shop", 1, "outbound|80||own.example", "outbound|80||ledger.bank")},
+			hosts: "[./* bank/ledger.bank]"},
 		{name: "of all proxies", usage: []Usage{usage("shop", 1, "outbound|80||search.books"), usage("shop", 2, "outbound|443||*.ext.org", "inbound|80||")},
 			hosts: "[./* books/books.example books/search.books ext/*.ext.org]", unused: "[books/catalog.books (VirtualService books/names)]"},
 		{name: "not visible", usage: []Usage{usage("shop", 1, "outbound|80||private.books")}, hosts: "[./*]"},
@@ -80,6 +84,20 @@ func TestSidecars(t *testing.T) {
 	}
 	if all := Sidecars([]Usage{usage("shop", 1), usage("bank", 1)}, mesh(), 0); len(all) != 2 || all[0].Namespace != "bank" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A text above the limit is refused with the limit, wherever it is cut.
+func TestAnswersAreBounded(t *testing.T) {
+	pair := `{"node": {"id": "a"}, "uptime_current_epoch": "1s"}{"x": "` + strings.Repeat("x", 5000) + `"}`
+	none := func(json.RawMessage, Usage) error { return nil }
+	for _, most := range []int64{10, 1000, int64(len(pair)), int64(len(pair)) + 1, int64(len(pair)) + 100} {
+		if err := answers(strings.NewReader(pair+pair), most, none); err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%d bytes: %v", most, err)
+		}
+	}
+	if err := answers(strings.NewReader(pair), int64(len(pair))+1, none); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -19,8 +19,19 @@ const MaxAnswer = 256 << 20
 // another form, is empty, or is longer than MaxAnswer; or the function returns an error. The function has received
 // the pairs before the error.
 func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error {
-	limited := &io.LimitedReader{R: r, N: MaxAnswer}
+	return answers(r, MaxAnswer, each)
+}
+
+// answers is Answers with another limit than MaxAnswer.
+func answers(r io.Reader, most int64, each func(node json.RawMessage, u Usage) error) error {
+	limited := &io.LimitedReader{R: r, N: most}
 	in := json.NewDecoder(limited)
+	failed := func(what string, err error) error {
+		if limited.N <= 0 {
+			return fmt.Errorf("it has more than %d MiB", most>>20)
+		}
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	for n := 0; ; n++ {
 		var info struct {
 			Node   json.RawMessage `json:"node"`
@@ -28,12 +39,10 @@ func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error 
 		}
 		err := in.Decode(&info)
 		switch {
-		case errors.Is(err, io.EOF) && limited.N <= 0:
-			return fmt.Errorf("it has more than %d MiB", MaxAnswer>>20)
-		case errors.Is(err, io.EOF) && n > 0:
+		case errors.Is(err, io.EOF) && n > 0 && limited.N > 0:
 			return nil
 		case err != nil:
-			return fmt.Errorf("/server_info: %w", err)
+			return failed("/server_info", err)
 		case info.Node == nil:
 			return errors.New("this is no answer of /server_info: it has no node")
 		}
@@ -44,7 +53,7 @@ func Answers(r io.Reader, each func(node json.RawMessage, u Usage) error) error 
 		}
 		u.Observed = time.Duration(seconds * float64(time.Second))
 		if err := u.clusters(in); err != nil {
-			return fmt.Errorf("/clusters: %w", err)
+			return failed("/clusters", err)
 		}
 		if err := each(info.Node, u); err != nil {
 			return err

@@ -10,8 +10,9 @@ package cut
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"regexp"
-	"strings"
 	"unsafe"
 
 	"google.golang.org/protobuf/proto"
@@ -43,9 +44,9 @@ var forms = []*regexp.Regexp{
 	regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`), // the key of a symmetric JSON web key
 }
 
-// assigned matches a value after its name and = or a colon, in a line of a log.
+// assigned matches a value after its name and = or a colon, in a line of a log or in JSON that is not complete.
 var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential|authorization)` +
-	`\s?[=:]\s?"?)[^\s",;&]+`)
+	`\\?"?\s?[=:]\s?\\?"?)[^\s",;&]+`)
 
 // Suspects reports whether an encoded message may have a value to cut. It is fast: it searches for words only. false
 // is certain.
@@ -116,7 +117,10 @@ func JSON(raw []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var v any
-	if decoder.Decode(&v) != nil || decoder.More() {
+	if decoder.Decode(&v) != nil {
+		return Text(raw)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) { // More is false before a bracket without a partner
 		return Text(raw)
 	}
 	var out bytes.Buffer
@@ -328,7 +332,7 @@ func packed(a *anypb.Any, depth int) bool {
 	}
 	inner, err := a.UnmarshalNew()
 	if err != nil {
-		if strings.Contains(String(string(a.Value)), Cut) { // its encoding would break
+		if String(string(a.Value)) != string(a.Value) { // its encoding would break
 			a.Value = nil
 			return true
 		}

@@ -39,6 +39,8 @@ func TestText(t *testing.T) {
 		{"https://user:" + hidden + "@etcd:2379/a", "https://[cut]@etcd:2379/a"},
 		{"https://etcd:2379/a@b", "https://etcd:2379/a@b"},
 		{"time=1 msg=x password=" + hidden + " next=1", "time=1 msg=x password=[cut] next=1"},
+		{`{"a": {"client_secret": "` + hidden + `", "b"`, `{"a": {"client_secret": "[cut]", "b"`}, // JSON that was cut off
+		{`msg="{\"token\":\"` + hidden + `\"}"`, `msg="{\"token\":\"[cut]"}"`},
 		{`{"kty":"oct","k":"` + hidden + `"}`, `{"kty":"oct","k":"[cut]"}`},
 		{"outbound|80||token-service.shop.svc.cluster.local", "outbound|80||token-service.shop.svc.cluster.local"},
 	} {
@@ -98,6 +100,21 @@ func TestJSON(t *testing.T) {
 	}
 	if got := string(JSON([]byte(`not JSON password=` + hidden))); strings.Contains(got, hidden) {
 		t.Error(got)
+	}
+	for _, after := range []string{"}", "]", "{}", "x"} {
+		if got := string(JSON([]byte(`{"token":"` + hidden + `"}` + after))); strings.Contains(got, hidden) || !strings.HasSuffix(got, after) {
+			t.Errorf("a text after the value: %s", got)
+		}
+	}
+}
+
+// Messages of unknown types are cleared if they contain a credential. The mark of one that was cut is no reason.
+func TestUnknownType(t *testing.T) {
+	for text, want := range map[string]bool{"Bearer " + hidden: true, "Bearer " + Cut: false, "token": false} {
+		m := &anypb.Any{TypeUrl: "type.googleapis.com/unknown", Value: []byte(text)}
+		if found := Message(m); found != want || (m.Value == nil) != want {
+			t.Errorf("%q: %v, value %q", text, found, m.Value)
+		}
 	}
 }
 

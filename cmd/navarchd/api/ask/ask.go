@@ -126,7 +126,12 @@ func (r *Replicas) Ask(ctx context.Context, q Question, wait time.Duration) []He
 	var asking sync.WaitGroup
 	for i := range heard {
 		h := &heard[i]
-		asking.Go(func() { h.Reply, h.Err = r.askOne(ctx, addresses[i], raw) })
+		asking.Go(func() {
+			h.Reply, h.Err = r.askOne(ctx, addresses[i], raw)
+			if errors.Is(h.Err, errLate) {
+				h.Err = fmt.Errorf("%w within %v", h.Err, wait+Patience)
+			}
+		})
 	}
 	asking.Wait()
 	return heard
@@ -175,12 +180,15 @@ func exchange(ctx context.Context, conn *grpc.ClientConn, raw []byte) (*wrappers
 	return answer, call.RecvMsg(answer)
 }
 
+// errLate is the error of a replica that has not answered in time. Ask adds the time.
+var errLate = errors.New("no answer")
+
 // explained converts the error of a failed call into one for operators; it may match ErrUnable.
 func explained(ctx context.Context, err error) error {
 	said := status.Convert(err)
 	switch {
 	case said.Code() == codes.DeadlineExceeded || errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v", Patience)
+		return errLate
 	case said.Code() == codes.Unimplemented:
 		return fmt.Errorf("%w: its version does not answer /api/v1", ErrUnable)
 	case said.Code() == codes.PermissionDenied || strings.Contains(said.Message(), "authentication handshake failed"):

@@ -171,6 +171,10 @@ func TestAsk(t *testing.T) {
 	if !errors.Is(heard[2].Err, ErrUnable) || errors.Is(heard[1].Err, ErrUnable) {
 		t.Error("only a replica that cannot be verified is one that cannot be asked")
 	}
+	q.Of = []string{"hangs"}
+	if err := r.Ask(t.Context(), q, time.Second)[0].Err; err == nil || !strings.Contains(err.Error(), "no answer within 3s") {
+		t.Errorf("a question that waits itself: %v", err)
+	}
 	if heard := r.Ask(t.Context(), Question{Endpoint: strings.Repeat("x", maxQuestion)}, 0); heard[0].Err == nil {
 		t.Error("a question without bounds is sent")
 	}
