@@ -23,6 +23,7 @@ const MaxMintTTL = 30 * 24 * time.Hour
 
 // Issuer makes service account tokens without Kubernetes, for VMs, development and a navarchd without Kubernetes. The
 // tokens have the form of Kubernetes' tokens, so that Tokens verifies both. Printing an Issuer does not show its key.
+// An Issuer is safe for concurrent use if its key and its clock are.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -80,7 +81,7 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 
 // Mint makes a token for a service account, valid from the current second for the whole seconds of ttl (1 s to
 // MaxMintTTL). It also returns the token's end. Errors: ttl is out of range, the audience is empty, a name cannot be
-// part of a SPIFFE ID, or signing fails. Kubernetes' stricter rules for names are not checked.
+// part of a SPIFFE ID (ErrIdentity), or signing fails. Kubernetes' stricter rules for names are not checked.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }

@@ -26,7 +26,8 @@ const completionPatience = 2 * time.Second
 // completion is cobra's function for the words of an argument or a flag.
 type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// offer returns a completion with the names of a list that begin as typed. If the list fails, nothing is offered.
+// offer returns a completion that offers the listed names with the typed prefix. If the list fails, nothing is
+// offered.
 func offer(list func(ctx context.Context, cmd *cobra.Command, args []string) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx := cmd.Context()
@@ -84,15 +85,15 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 	})(cmd, args, begun)
 }
 
-// completesProxies sets the completion of flags to the connected proxies; with --config-dir, to names of files.
+// completesProxies sets the completion of flags to the connected proxies. With --config-dir it sets it to file names.
 func (q *walks) completesProxies(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
 		completesBy(cmd, flag, q.target.proxiesOrFiles(&q.offline))
 	}
 }
 
-// proxiesOrFiles offers the connected proxies; with --config-dir, where a proxy is the file of its node, names of
-// files.
+// proxiesOrFiles offers the connected proxies. With --config-dir a proxy is named by the file of its node, so it
+// offers file names.
 func (t *target) proxiesOrFiles(from *offline) completion {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if from.configDir != "" {
@@ -123,8 +124,8 @@ func (t *target) resourcesOf(ctx context.Context, proxy string) (names []string,
 	return names, nil
 }
 
-// completeFlags sets the completion of flags that have one meaning in all commands. For commands without arguments it
-// turns off the completion of file names.
+// completeFlags sets the completion of flags that have the same meaning in all commands. For commands without
+// arguments it turns off the completion of file names.
 func completeFlags(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
@@ -211,7 +212,8 @@ func listed(ctx context.Context, flags *cluster.Flags, path string, name func(*m
 	return all, nil
 }
 
-// errNoKubeconfig means that neither a flag nor the environment leads to a kubeconfig.
+// errNoKubeconfig means that neither a flag nor the environment names a kubeconfig, and that no file is at the
+// default path.
 var errNoKubeconfig = errors.New("no kubeconfig is found (--kubeconfig)")
 
 // nameOf returns the name of an object.

@@ -36,9 +36,10 @@ func migrateValuesCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "values FILE|--cluster",
-		Short: "Say of each Helm value, flag and environment variable of an istiod what acts on it here",
-		Long: `values reads the Helm values of an istiod from a file, or its Deployment, an IstioOperator, or several documents of these (- is standard input); with
---cluster the Deployment that runs, and the values that Helm keeps of its release, else those of the ConfigMap istio-sidecar-injector. Each setting is
+		Short: "Report what acts on each Helm value, flag and environment variable of an istiod",
+		Long: `values reads the settings of an istiod. FILE (- is standard input) has its Helm values, its Deployment, an IstioOperator, or
+several documents of these. With --cluster it reads the Deployment that runs, and the values that Helm keeps of its release. Without
+such values it reads those of the ConfigMap istio-sidecar-injector. Each setting is
 
   decide     the chart has it, and you have to decide something first, such as the issuer of certificates: until then Navarch does something else
   reported   not acted on, and what it brought about is missing: look at these

@@ -53,17 +53,26 @@ func (o *offline) events() ([]object.Event, []object.Problem, error) {
 
 // snapshot normalises objects to records in a snapshot of revision 1. It also returns the problems of the objects.
 func (o *offline) snapshot(events []object.Event) (*mirror.Snapshot, []object.Problem, error) {
+	snapshot, problems, _, err := o.reviewed(events)
+	return snapshot, problems, err
+}
+
+// reviewed is snapshot with a further result. By object, refused has the problems for which the validation webhook
+// refuses the object, although it is applied if it is stored (ingest.RecordsAndRefusals).
+func (o *offline) reviewed(
+	events []object.Event,
+) (_ *mirror.Snapshot, problems []object.Problem, refused map[object.ID][]object.Problem, err error) {
 	settings, err := o.settings()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	records, problems := ingest.Records(events, settings)
+	records, problems, refused := ingest.RecordsAndRefusals(events, settings)
 	for _, r := range records {
 		if s, is := r.(*model.Secret); is && len(s.Spec.GetChain()) > 0 {
 			s.Spec.Key = []byte("not sealed") // any bytes mark that the Secret has a key; only the leader encrypts keys
 		}
 	}
-	return mirror.Empty().Apply(1, records, nil).New, problems, nil
+	return mirror.Empty().Apply(1, records, nil).New, problems, refused, nil
 }
 
 // settings returns the options of normalisation, from flags and from navarchd's environment variables. The error names

@@ -45,12 +45,12 @@ func (p *planning) offline(ctx context.Context, c *change, warnings io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	after, found, err := p.from.snapshot(c.applied(events))
+	after, found, refused, err := p.from.reviewed(c.applied(events))
 	if err != nil {
 		return nil, err
 	}
 	reportProblems(warnings, problems)
-	proposed := c.proposals(before, after, found)
+	proposed := c.proposals(before, after, found, refused)
 	made := &preview.Plan{Revision: before.Revision(), Objects: proposed}
 	if slices.ContainsFunc(proposed, func(o preview.Object) bool { return o.Act == preview.Refused }) {
 		return made.Report(preview.Usual), nil
@@ -112,14 +112,28 @@ func (c *change) applied(events []object.Event) (all []object.Event) {
 }
 
 // proposals describes the effect of the change on each object, applied ones first. It marks two kinds as refused:
-// objects that the validation webhook would refuse, and deletions (except by --prune) of objects that have no records
-// in the snapshot before the change. found has the problems of the objects after the change.
-func (c *change) proposals(before, after *mirror.Snapshot, found []object.Problem) (all []preview.Object) {
+// objects that the normaliser's problems make the validation webhook refuse, and deletions (except by --prune) of
+// objects that have no records in the snapshot before the change. The webhook's checks by CRDs and by its Judge are
+// not made.
+//
+// found has the problems of the objects after the change. refused has, by object, those of them that are warnings and
+// make the webhook refuse (normal.Result.Refused). As in the webhook, they are errors of the applied objects.
+func (c *change) proposals(
+	before, after *mirror.Snapshot, found []object.Problem, refused map[object.ID][]object.Problem,
+) (all []preview.Object) {
 	was, is := recordsOf(before), recordsOf(after)
 	for i, o := range slices.Concat(c.put, c.removed) {
 		d, removed := preview.Object{ID: o.ID, Act: preview.ActOf(was[o.ID], is[o.ID])}, i >= len(c.put)
+		var refusing []object.Problem
+		if !removed {
+			refusing = refused[o.ID]
+		}
+		for _, one := range refusing {
+			one.Severity = problem.Error
+			d.Problems = append(d.Problems, one)
+		}
 		for _, one := range found {
-			if one.ID == o.ID {
+			if one.ID == o.ID && !slices.Contains(refusing, one) {
 				d.Problems = append(d.Problems, one)
 			}
 		}
@@ -127,7 +141,7 @@ func (c *change) proposals(before, after *mirror.Snapshot, found []object.Proble
 		case removed && len(was[o.ID]) == 0 && !c.pruned:
 			d.Act = preview.Refused
 			d.Problems = []object.Problem{{ID: o.ID, Code: problem.NotFound, Severity: problem.Error, Message: "does not exist"}}
-		case !removed && slices.ContainsFunc(d.Problems, preview.Refuses):
+		case len(refusing) > 0 || !removed && slices.ContainsFunc(d.Problems, preview.Refuses):
 			d.Act = preview.Refused
 		}
 		all = append(all, d)

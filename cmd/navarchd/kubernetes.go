@@ -80,8 +80,8 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 }
 
 // foundKeys configures the issuer and keys of the config cluster's tokens, for use unless --token-issuer is set.
-// Issuer and keys come from the cluster's API server, and are saved in the state directory. Saved keys are valid only
-// for a cluster of this name whose API server has this address.
+// Issuer and keys come from the cluster's API server, and are saved in the state directory. Saved keys are ignored if
+// the config cluster's name or the address of its API server has changed.
 func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	if api == nil {
 		return attest.KeysConfig{}
@@ -112,8 +112,8 @@ func (a *assembly) addOtherClusters(others remote.Config) error {
 	return nil
 }
 
-// shownClusters lists the config cluster and the clusters that Secrets name. A cluster counts as read once a leader
-// has recorded a time up to which it was read.
+// shownClusters lists the config cluster and the clusters that Secrets name. Read is true for a cluster once a leader
+// has recorded how recent the cluster's records are (asof.Read.Until).
 func shownClusters(own string, named map[string]string, read func(cluster string) asof.Read) []inspect.Cluster {
 	all := []inspect.Cluster{{Name: own, Read: !read("").Until.IsZero()}}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -123,7 +123,8 @@ func shownClusters(own string, named map[string]string, read func(cluster string
 }
 
 // authoriserOf returns the authoriser for private keys. The authoriser sends a request to the API server of the
-// service account's cluster. For clusters without an API server (folders) it uses the role bindings in the snapshot.
+// service account's cluster. For a cluster without an API server (a folder), or one that is not known yet, it uses
+// the role bindings in the snapshot.
 func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
@@ -139,12 +140,13 @@ func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func()
 // reviewed sends access reviews to the API server of a service account's cluster.
 type reviewed struct {
 	own    *kube.Access                      // of the config cluster
-	of     func(cluster string) *kube.Access // of another cluster; nil for a cluster that no Secret names
-	others access.Authoriser                 // for service accounts of clusters without API server
+	of     func(cluster string) *kube.Access // of another cluster; nil: no Secret names it, or it is not known yet
+	others access.Authoriser                 // for service accounts of clusters for which of returns nil
 }
 
 // MayListSecrets implements access.Authoriser, by an access review at the API server of the service account's
-// cluster. For a cluster without an API server it uses the snapshot's bindings. Errors are those of the request.
+// cluster. For a cluster without an API server, or one that is not known yet, it uses the snapshot's bindings. Errors
+// are those of the request.
 func (r reviewed) MayListSecrets(ctx context.Context, who view.Identity) (access.Answer, error) {
 	reviews := r.own
 	if who.Cluster != "" {

@@ -18,12 +18,13 @@ const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 // registries have no short form.
 const RegistryKubernetes = "Kubernetes"
 
-// Name holds the DNS records of one host.
+// Name holds the DNS records of one host. The Shortname of a Pod with the host name db-0 is "db-0.db" for the Service
+// db.
 type Name struct {
 	Host      string       // in lower case, without a trailing dot; may begin with "*."
 	Addresses []netip.Addr // at least one
 	Registry  string       // RegistryKubernetes, or another registry name of istiod
-	Shortname string       // name of the Service, or of a Pod of a headless Service; only for RegistryKubernetes
+	Shortname string       // Service: its name; Pod of a headless one: HOSTNAME.SERVICE; only for RegistryKubernetes
 	Namespace string       // namespace of the Service; only for RegistryKubernetes
 }
 
@@ -63,9 +64,10 @@ func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// DecodeNames decodes the body of a name table; nil: it has no names. Host, Shortname and Namespace are lower-cased. It
+// DecodeNames decodes the body of a name table. The result is nil if the table has no names. Host, Shortname and
+// Namespace are lower-cased, and Host loses one trailing dot. IPv4-mapped IPv6 addresses become IPv4 addresses. It
 // leaves out invalid addresses, and names without a host or without any valid address. It ignores unknown fields. It
-// fails if the body is of another type or does not decode.
+// fails if the body is nil, is of another type, or does not decode.
 func DecodeNames(body *anypb.Any) (names []Name, err error) {
 	if body.GetTypeUrl() != NameTableURL {
 		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())

@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// The decreases of the number of endpoints that are risks, in percent: someFall is medium, deepFall is high.
+// Losing more than someFall percent of the endpoints is a medium risk, losing more than deepFall percent a high one.
 const (
 	someFall = 10
 	deepFall = 50
@@ -65,7 +65,8 @@ func (a *assessment) assessCluster(p Pair) {
 	a.refusedSecrets("cluster "+shortCluster(name), xds.Cluster, name, b.tls.secrets, c.tls.secrets)
 }
 
-// closedCluster reports whether a cluster is static and has no endpoints. The planner closes a cluster in this form.
+// closedCluster reports whether a cluster is static and has no endpoints. The planner emits such a cluster if
+// settings cannot be enforced, so that requests fail.
 func closedCluster(c cluster) bool {
 	return c.rest.GetType() == clusterv3.Cluster_STATIC && c.rest.GetClusterType() == nil && usableIn(c.endpoints) == 0
 }

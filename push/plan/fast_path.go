@@ -19,7 +19,8 @@ type slowReason struct {
 	ahead bool // the assignments may be sent before the other resources
 }
 
-// The slow reasons of the cells of the table of effects that the fast path can plan in other cases.
+// Slow reasons, by cell of the table of effects. The fast path plans an edit in one of these cells completely, unless
+// a reason of the cell holds.
 var (
 	slowMembers = []slowReason{
 		{"ports of the service", renumbered, false},
@@ -61,11 +62,13 @@ func (p *Planner) fastPathFor(in *input.Input, e mirror.Edit) (fast, again bool)
 }
 
 // PlanEndpoints is the fast path: it plans the endpoint assignments of hosts that the edits of c touch. It uses the
-// services and rules of the last plan, and plans no other resources. It may be called while a change is being planned.
+// services and rules of the last plan, and plans no other resources. It may be called while a change is being
+// planned. c.New must be resolved (push/resolve). PlanEndpoints panics on a fork and after Drop.
 //
-// moved lists the proxies whose sets changed. rest lists the edits that the caller has to plan with Begin too, by the
-// table of effects. pending states that edits outside of c still wait. If no edit waits, rest is empty and no change is
-// being planned, then the plan is complete at the revision of c.New. PlanEndpoints panics on a fork.
+// moved lists the proxies whose sets changed. rest lists the edits of c that the caller has to pass to Begin. The
+// fast path may have planned their assignments already. pending states that edits outside of c still wait. The plan
+// is complete at the revision of c.New under three conditions: pending is false, rest is empty, and no change is
+// being planned.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
 	p.must("PlanEndpoints", !p.forked, "of a fork")
 	p.latest = c.New
@@ -176,8 +179,9 @@ func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// reachedOtherwise reports whether an edit changes the set of clusters for which gateways have filter chains by SNI. It
-// is true for all hosts of such gateways while a change is being planned, because the change uses other endpoints.
+// reachedOtherwise reports whether an edit changes the set of clusters for which gateways have filter chains by SNI.
+// While a change is being planned, it returns true for every host of such gateways: the change is planned with its
+// own snapshot, so its chains cannot be compared.
 func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	for h := range hostsOf(e) {
 		for s := range p.index[h] {
@@ -189,8 +193,9 @@ func reachedOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// movesGateway reports whether an edit changes addresses of gateways' own Pods that endpoints of other hosts depend on.
-// While a change is being planned, all addresses of gateways count, because the change may add dependent hosts.
+// movesGateway reports whether an edit changes addresses of gateways' own Pods, and endpoints of other hosts depend
+// on these addresses. While a change is being planned, all addresses of gateways count, because the change may add
+// dependent hosts.
 func movesGateway(p *Planner, _ *input.Input, e mirror.Edit) bool {
 	if sameAddresses(e) {
 		return false

@@ -24,8 +24,10 @@ func ActOf(was, is []model.Record) Act {
 	return Changed
 }
 
-// Refuses reports whether the validation webhook refuses an object because of a problem. It refuses an object for
-// each problem of severity Error, except those with the code NotSupported (the field is valid) or Internal.
+// Refuses reports whether the severity and the code of a problem make the validation webhook refuse the object:
+// severity Error, and a code other than NotSupported (the field is valid) and Internal. False does not mean that the
+// object is admitted: the webhook also refuses objects with problems in normal.Result.Refused, whose severity is
+// Warning.
 func Refuses(p object.Problem) bool {
 	return p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal
 }

@@ -69,7 +69,7 @@ type Ender interface {
 }
 
 // Proxy is a planned client. It has the newest set of the client's view, and the view's ID and namespace. The methods
-// are called from any goroutine. Only Confirm may block.
+// are called from any goroutine. Of these methods only Confirm may block; SecretSubscriber adds one that may.
 type Proxy interface {
 	// Set returns the newest set; never nil.
 	Set() *manifest.Set

@@ -18,9 +18,10 @@ import (
 // SecretSubscriber is implemented by a Proxy whose Set contains only Secrets that are subscribed by name. Secrets are
 // expensive to build, and few of them are requested.
 type SecretSubscriber interface {
-	// SubscribeSecrets adds and drops subscriptions by resource name. It may block briefly. It returns when Set
-	// contains each added Secret that exists, or when ctx ends. The goroutine that reads the stream calls it. The
-	// implementation may keep the slices.
+	// SubscribeSecrets adds and drops subscriptions by resource name. It waits, for about a second at most or until
+	// ctx ends, until Set contains the added Secrets that are available. A Secret that becomes available later is
+	// added to Set then, and the function moved of Join is called. The caller is the goroutine that reads the stream.
+	// The implementation may keep the slices.
 	SubscribeSecrets(ctx context.Context, add, drop []string)
 }
 
@@ -114,8 +115,8 @@ func (st *stream) credentialAllows() (may, again bool) {
 	return st.srv.cfg.MayHaveKeys(st.client.Caller)
 }
 
-// noKeys logs that Secrets are withheld because the credential has expired. If the caller can obtain a newer
-// credential (the first argument), it ends the stream, so that the caller returns with this credential.
+// noKeys logs that Secrets are withheld because the credential has expired. If again is true, noKeys ends the stream,
+// so that the client reconnects with a newer credential.
 func (st *stream) noKeys(again bool, what string) {
 	err := errors.New("the credential has ended: " + what)
 	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)

@@ -11,10 +11,12 @@ import (
 // gets and writes responses until no response is left, and then stops. A turn that is granted meanwhile extends the
 // task of the sending goroutine.
 type sender struct {
-	task  task
-	again bool // a turn was granted after the goroutine read offers and withheld: both may be outdated
-	// due means that the response being written exceeds the credit, so the client must read it before it can
-	// acknowledge.
+	task task
+	// again means that a turn was granted after the goroutine called offersNow and withheldNow: both results may be
+	// outdated.
+	again bool
+	// due means that the response being written exceeds the credit. The client may be slow to read it, so the
+	// deadlines for acknowledging earlier responses do not run meanwhile.
 	due       bool
 	unwritten bool // gRPC may still be writing the last answer, so the next response may block
 }
@@ -86,13 +88,13 @@ type found uint8
 const (
 	nothing   found = iota // no response is left; the caller is no longer the sending goroutine
 	something              // there is a response, which the caller must write
-	// lookAgain means that a turn was granted since the caller read offers and withheld. The caller must read both
-	// again, and then call next.
+	// lookAgain means that a turn was granted after the caller called offersNow and withheldNow. The caller must call
+	// both again, and then next.
 	lookAgain
 )
 
 // next returns the next response to write. w and offered are the results of withheldNow and offersNow, which the
-// caller has just read. If nothing is left to send, since is the result of converged; otherwise since is zero.
+// caller has just called. If nothing is left to send, since is the result of converged; otherwise since is zero.
 func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoing, f found, since time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

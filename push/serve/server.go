@@ -51,7 +51,7 @@ type Config struct {
 	Refused func(attest.Caller) error
 	// MayHaveKeys reports in its first result whether a caller may be sent further Secrets and new versions of its
 	// present Secrets. If not, a request for further Secrets is ignored, and new versions wait for Recheck. If the
-	// second result is then true, the stream also ends, so that its client returns with a newer credential.
+	// second result is then true, the stream also ends, so that its client reconnects with a newer credential.
 	// MayHaveKeys is called before each response of a stream with Secrets, within the stream's turn
 	// (fanout.Loop.Join). nil: every caller may have Secrets.
 	MayHaveKeys func(attest.Caller) (may, again bool)

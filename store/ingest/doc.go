@@ -3,7 +3,8 @@
 //
 // # Data structures
 //
-// State is the ingester without clock and store. Its parts call each other in one direction only:
+// State is the ingester without clock and store. State calls its parts. The parts removals, sealing and others call
+// inventory, wanted, stored and writes. No part calls State. The parts are:
 //
 //	sources    which sources have emitted everything                                  sources.go
 //	removals   events of sources -> events that apply; holds removals                 removals.go
@@ -14,9 +15,10 @@
 //	wanted     the target state of the stored records                                 wanted.go
 //	stored     the contents of the store, as this leader knows them                   stored.go
 //
-// The inventory has its objects in a lookup.Table, which also contains the lookups of each object, and the parsed forms
-// of kinds that other objects are joined with. A further kind of this sort is a new row in store/ingest/lookup. The
-// problems of the inventory are in a faults.List. budgets has the ledger of tenants (budget.go, tenant.go).
+// The inventory stores its objects in a lookup.Table. For each object the table also stores the names that its
+// normalisation looked up. For kinds that other objects are joined with, such as Pods and Namespaces, it stores the
+// parsed form. A further kind of this sort is a new row in store/ingest/lookup. The problems of the inventory are in
+// a faults.List. The ledger of tenants is in the inventory's budgets (budget.go, tenant.go).
 //
 // # One change
 //
@@ -42,24 +44,33 @@
 // # Turns of namespaces
 //
 // Calls of Emit wait in a line (line.go), in which namespaces take turns. Loop applies calls for 25 ms, then carries
-// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted before it.
-// A call about several namespaces waits for a few earlier calls of each of these, and is then applied as a whole. If
-// one of them has more earlier calls, the call is divided by namespace. Calls about a whole source keep their place
-// among all calls.
+// out the effects. So a change waits for one call of each other namespace, however much a tenant has emitted before
+// it. A call about several namespaces is applied as a whole if each of these namespaces has at most 8 earlier calls
+// (maxBefore); it waits for those. Otherwise the call is divided by namespace. The calls of one namespace are applied
+// in their order. Calls about a whole source keep their place among all calls.
 //
 // # Batches
 //
-// The events that a source emits in one call are a group (queue.go) and are written in one batch. Two groups that share
-// a record are joined at the place of the older one, so at most one version of each record waits. Groups wait in
-// queues, one for each namespace. A group of several namespaces waits in the shortest of their queues. A batch is
-// filled from the queues in turn, up to one transaction of etcd. A larger group is written in several transactions,
-// after groups of other queues have passed it once.
+// The events that a source emits in one call are a group (queue.go) and are written in one batch. Two groups that
+// share a record are joined at the place of the older one, so at most one version of each record waits. Groups wait
+// in queues, one for each namespace. A group of several namespaces waits in the shortest of their queues. A batch is
+// filled from the queues in turn, up to one transaction of etcd. A group that does not fit into the rest of a batch
+// is served first in the next batch. A group larger than one transaction first lets groups of other queues pass for
+// one batch, if any wait. Then it is written in a batch of several transactions.
 //
-// So changes of one namespace keep their order. Changes of two namespaces that were not emitted together may change
-// their order, as with two informers of Kubernetes: a route may be seen before a service that another, busy namespace
-// changed earlier. A new leader's comparison is one batch. The source files (store/source/files) emits a burst of
-// changes in one call if the burst ends within 0.3 s. While changes go on without a pause, it emits them every 60 ms
-// with one call for each namespace, so that the next batch need not contain all of them.
+// Two changes of one object keep their order. They share a record, so their groups are joined, and a batch contains
+// the newest version of each record.
+//
+// Changes of different objects that were not emitted together may change their order, even in one namespace. The
+// later change may be joined with an older group, and is then written at the place of that group. The earlier change
+// may be in a group of several namespaces, which waits in the queue of another namespace. It may be a Secret whose
+// private key is not sealed yet, or a held removal. Changes of two namespaces change their order as with two
+// informers of Kubernetes: a route may be seen before a service that another, busy namespace changed earlier.
+// Otherwise the groups of one namespace are written in their order.
+//
+// A new leader's comparison is one batch. The folder source (store/source/files) emits a burst of changes in one call
+// if the burst ends within 0.3 s. While changes go on without a pause, it emits them every 60 ms with one call for
+// each namespace, so that the next batch need not contain all of them.
 //
 // # Invariants, held by tests
 //

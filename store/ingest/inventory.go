@@ -26,6 +26,8 @@ type inventory struct {
 	yielder    loop.Yielder
 	unreadable map[string]bool // locations of documents whose names cannot be read
 	meshMissed object.ID       // removed mesh configuration whose last good version stays in effect; zero: none was removed
+	// refused has normal.Result.Refused of each normalised object; nil: not recorded, as in the leader.
+	refused map[object.ID][]object.Problem
 
 	// Users of changed records.
 	references *references
@@ -128,6 +130,7 @@ func (w *inventory) remove(e object.Event) {
 	}
 	w.setRecords(n, nil, nil)
 	w.faults.Set(e.ID, nil)
+	delete(w.refused, e.ID)
 	w.credentials.remove(e.ID)
 	w.objects.Remove(e.ID)
 	w.markOther(e.ID)
@@ -177,6 +180,9 @@ func (w *inventory) normalise(n *node) {
 	result := w.result(n)
 	w.lapse(n, &result)
 	e.spoiled = result.Spoiled
+	if w.refused != nil {
+		w.refused[id] = result.Refused
+	}
 	w.faults.Set(id, slices.Concat(e.few().parsing, result.Problems))
 	w.credentials.set(id, result.Problems)
 	w.objects.SetRefs(n, result.Refs, result.UsesMesh)

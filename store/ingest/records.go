@@ -13,13 +13,24 @@ import (
 // sorted by key. Records of Secrets lack their private keys. The problems are sorted by normal.CompareProblems, and
 // include those between objects (store/analysis). Both lists belong to the caller.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
+	records, problems, _ := RecordsAndRefusals(events, options)
+	return records, problems
+}
+
+// RecordsAndRefusals is Records with a third result. By object, refused has the problems for which the validation
+// webhook refuses the object if it is new or changed (normal.Result.Refused). problems has them too, as warnings. The
+// caller owns the map; its lists are read-only.
+func RecordsAndRefusals(
+	events []object.Event, options normal.Options,
+) (records []model.Record, problems []object.Problem, refused map[object.ID][]object.Problem) {
 	w := newInventory(Options{Normal: options})
+	w.refused = map[object.ID][]object.Problem{}
 	w.applyEvents(events)
 	for key, d := range w.wanted.awaitingSeal {
 		w.wanted.records[key] = d.Record
 	}
-	records := slices.SortedFunc(maps.Values(w.wanted.records), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
-	problems := append(slices.Collect(w.faults.Every()), w.crossCheck.check(&w.guard)...)
+	records = slices.SortedFunc(maps.Values(w.wanted.records), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
+	problems = append(slices.Collect(w.faults.Every()), w.crossCheck.check(&w.guard)...)
 	slices.SortFunc(problems, normal.CompareProblems)
-	return records, problems
+	return records, problems, w.refused
 }

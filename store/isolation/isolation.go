@@ -46,7 +46,8 @@ type Mesh interface {
 	Tenant(namespace string) (name string, known bool)
 	// Services returns the Services and ServiceEntries with exactly this host; wildcards are compared literally.
 	Services(host string) []*model.Service
-	// Below returns the ServiceEntries with a host that a wildcard covers, in any order and possibly repeated.
+	// Below returns the ServiceEntries with a host that a wildcard covers (model.Covers: not the wildcard itself), in
+	// any order and possibly repeated.
 	Below(wildcard string) []*model.Service
 	// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)

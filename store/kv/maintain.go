@@ -32,15 +32,15 @@ type Size struct {
 	Silent   int   // number of endpoints that did not answer, or know no leader
 }
 
-// Filling reports whether the database has used 80 % of its quota, or etcd has stopped writing. An unknown Quota counts
-// as not used.
+// Filling reports whether the database has used 80 % of its quota, or etcd has stopped writing. If Quota is unknown
+// (0), only Full counts.
 func (s Size) Filling() bool {
 	return s.Full || s.Quota > 0 && float64(s.File) >= fillingPart*float64(s.Quota)
 }
 
-// Size queries all endpoints concurrently and returns the size of the largest file: the first endpoint that is full
-// stops all writes. It waits for every answer. Silent endpoints are an error only if no endpoint answers. Then
-// the error names each endpoint, and only Size.Silent is set.
+// Size queries all endpoints concurrently and returns the size of the largest file, because one full endpoint stops
+// the writes of all. It waits for every answer. Silent endpoints are an error only if no endpoint answers. Then the
+// error names each endpoint, and only Size.Silent is set.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	endpoints := s.client.Endpoints()
 	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
@@ -87,8 +87,9 @@ func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 	return true, nil
 }
 
-// Compact drops all history before a revision, and returns when the space inside the file is free. A revision that was
-// compacted before is not an error. Other errors are etcd's.
+// Compact drops all history before a revision, and returns when the space inside the file is free. On an idle etcd,
+// Size.InUse contains this space until the next write. A revision that was compacted before is not an error. Other
+// errors are etcd's.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	_, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -116,8 +117,8 @@ func (s Size) pays() bool {
 
 // Maintain performs one round of maintenance. If etcd has stopped writing, it compacts all history, defragments the
 // file and disarms all alarms. Otherwise it defragments if at least half of the file and 32 MiB are free, or, in a
-// filling file, a tenth of the quota. It is for an etcd of Navarch alone: an embedded one runs it every minute. Errors
-// are etcd's; the next round begins again.
+// filling file, a tenth of the quota. Use it only for an etcd without other users: it drops history and disarms all
+// alarms. embedded.Server runs it every minute. Errors are etcd's; the next round begins again.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {

@@ -63,9 +63,9 @@ type Owners interface {
 	Tenant(namespace string) (name string, known bool)
 	// Services returns the Services and ServiceEntries with exactly this host.
 	Services(host string) []*model.Service
-	// Below returns the ServiceEntries with a host that a wildcard covers.
+	// Below returns the ServiceEntries with a host that a wildcard covers (model.Covers: not the wildcard itself).
 	Below(wildcard string) []*model.Service
-	// At returns the Services with an address, and reports whether a Pod has it.
+	// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it.
 	At(address netip.Addr) (services []*model.Service, pod bool)
 	// OwnPod reports whether a Pod in the namespace of an object has an address.
 	OwnPod(of object.ID, address netip.Addr) bool
@@ -97,7 +97,8 @@ func (a asked) Below(wildcard string) []*model.Service {
 	return a.Owners.Below(wildcard)
 }
 
-// At returns the Services with an address, and reports whether a Pod has it. It records the lookup.
+// At returns the Services (no ServiceEntries) with an address, and reports whether a Pod has it. It records the
+// lookup.
 func (a asked) At(address netip.Addr) ([]*model.Service, bool) {
 	a.r.ref(AddressID(address))
 	return a.Owners.At(address)

@@ -13,10 +13,11 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or report
-// health. An entry of a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true; changes by others to
-// its spec stay. In an entry that a user created, only the annotations about the connection and the condition Healthy
-// are kept up to date; they are removed once Gone is true.
+// Machines returns the target states of the WorkloadEntries of machines, which are VMs whose agents register or
+// report health. An entry of a WorkloadGroup is created, and deleted once machines.Wanted.Gone is true; changes by
+// others to its spec stay. If a user's entry already has the name of such an entry, it stays unchanged, and Left
+// reports the conflict while the machine is connected. If the agent only reports health for a user's entry, only its
+// connection annotations and its condition Healthy are written. They are removed once Gone is true.
 func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEntry] {
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {

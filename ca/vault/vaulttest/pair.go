@@ -17,7 +17,7 @@ import (
 )
 
 // Pair returns a self-signed certificate and its new P-256 key as PEM (PKCS #8), and the key itself. The certificate
-// expires in an hour. Errors fail the test.
+// has no subject and no DNS name, and expires in an hour. Errors fail the test.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

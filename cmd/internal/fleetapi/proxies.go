@@ -114,8 +114,8 @@ func Hash(node string) uint64 {
 	return h.Sum64()
 }
 
-// PartOf returns a replica's part for all its selected proxies: the sums of all, and the items of the window. The
-// caller adds Left and Back.
+// PartOf returns a replica's part. all are the proxies of the replica that the selection Selects; PartOf does not
+// select again. The sums count all of them, and the items are those of the window. The caller adds Left and Back.
 func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 	for i := range all {
 		part.Sums.Add(&all[i])

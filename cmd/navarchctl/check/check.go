@@ -41,7 +41,7 @@ type Result struct {
 	Limit  string `json:"limit"`        // required figure, as text (Limits)
 	Figure string `json:"figure"`       // measured figure, as text; else "within", "outside" or "unknown"
 	Found  string `json:"found"`        // the finding, for humans
-	Do     string `json:"do,omitempty"` // advice; empty without a fault, and without advice
+	Do     string `json:"do,omitempty"` // advice, possibly also for an OK result; empty: no advice
 	Remedy string `json:"remedy"`       // page and anchor of the remedy, PAGE#NAME; never empty
 }
 
@@ -91,8 +91,10 @@ type checker struct {
 // patience bounds one request.
 const patience = 20 * time.Second
 
-// Run performs all checks and returns their results in order. A check that fails, or is not possible, is a result too.
-// Each request has a time limit of 20 s.
+// Run performs the checks that c selects, and returns their results in order. Errors become results. If the control
+// plane has no Pod, or its Pods cannot be listed, one result of NameReplicas replaces the checks of revisions. Some
+// checks have no result if there is nothing to examine, for example without Gateways. Each request has a time limit
+// of 20 s.
 func Run(ctx context.Context, c Config) []Result {
 	k := &checker{Config: c, made: map[string]Replica{}, secrets: map[string]string{}}
 	k.apiServer(ctx)

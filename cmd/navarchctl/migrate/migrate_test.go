@@ -259,3 +259,14 @@ func TestFromRelease(t *testing.T) {
 		}
 	}
 }
+
+// The hub and tag of components.pilot override those of the spec, whatever the order in which the spec's map yields
+// them.
+func TestComponentOverridesHubAndTag(t *testing.T) {
+	for range 50 {
+		got := found(t, "{kind: IstioOperator, spec: {hub: a, tag: b, values: {global: {hub: e}}, components: {pilot: {hub: c, tag: d}}}}")
+		if len(got) != 2 || got["value global.hub=c"] != Decide || got["value global.tag=d"] != Decide {
+			t.Fatalf("%v", got)
+		}
+	}
+}

@@ -2,11 +2,13 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
-// operator classifies the fields of an IstioOperator's spec without an equivalent value in the chart istiod
-// (operator/pkg/apis/types.go, 1.20 to 1.31). The columns are those of row: field, effect, equivalent or reason, and a
+// operator is the table of those IstioOperator fields that have no equivalent value in Istio's chart istiod (istio:
+// operator/pkg/apis/types.go, 1.20 to 1.31). The columns are those of row: field, effect, equivalent or reason, and a
 // value that needs no action.
 var operator = []row{
 	{"profile", Reported, "profiles are not read: migrate the values and components of the profile; gateways have a chart of their own", "minimal"},
@@ -25,8 +27,8 @@ var operator = []row{
 	{"components", Reported, "the field belongs to a chart that Navarch does not replace", ""},
 }
 
-// fields maps fields of an IstioOperator's spec to the equivalent values of the chart istiod. Some values exist at
-// the top level and below pilot; the map then has the value below pilot.
+// fields maps fields of an IstioOperator's spec to the equivalent values of Istio's chart istiod. Some values exist
+// at the top level and below pilot; the map then has the value below pilot.
 var fields = map[string]string{
 	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
 	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",
@@ -43,8 +45,8 @@ var fields = map[string]string{
 	"components.pilot.k8s.priorityClassName":   "global.priorityClassName",
 }
 
-// fromOperator classifies the settings of an IstioOperator. Fields override spec.values, as in istioctl install. It
-// changes spec.values in tree.
+// fromOperator classifies the settings of an IstioOperator. Fields override spec.values, as in istioctl install. The
+// hub and tag of components.pilot override those of the spec. fromOperator changes spec.values in tree.
 func fromOperator(tree map[string]any) []Setting {
 	spec, _ := tree["spec"].(map[string]any)
 	values, _ := spec["values"].(map[string]any)
@@ -52,11 +54,10 @@ func fromOperator(tree map[string]any) []Setting {
 		values = map[string]any{}
 	}
 	var own []Setting
-	for name, v := range spec {
-		if name == "values" {
-			continue
-		}
-		walk([]string{name}, v, func(path []string, v any) {
+	const components = "components"
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(spec)), func(n string) bool { return n == "values" || n == components })
+	for _, name := range append(names, components) { // last: components.pilot.hub overrides hub
+		walk([]string{name}, spec[name], func(path []string, v any) {
 			list, isList := v.([]any)
 			key := strings.Join(path, ".")
 			for n := len(path); n > 0; n-- {

@@ -110,7 +110,7 @@ func (p proxies) Streams(sees authz.Visible, id string) (all []inspect.Stream) {
 	return all
 }
 
-// Departed returns the visible proxies whose streams had ended lately; nil if the report lacks the page.
+// Departed returns the visible streams that had ended lately; nil if the report lacks the page.
 func (p proxies) Departed(sees func(string) bool) (all []debug.Left) {
 	_ = p.decode(collect.Departed, &all) // a page that the report lacks is empty
 	return slices.DeleteFunc(all, func(l debug.Left) bool { return !sees(l.Namespace) })

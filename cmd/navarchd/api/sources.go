@@ -71,7 +71,8 @@ type Proxies interface {
 	// Streams returns the visible streams of one proxy: id is the node's ID or name.namespace. If id is empty, it
 	// returns the visible streams of all proxies.
 	Streams(sees authz.Visible, id string) []inspect.Stream
-	// Departed lists the visible proxies whose streams ended in the last 10 minutes (debug.LeftFor).
+	// Departed lists the visible streams that ended in the last 10 minutes (debug.LeftFor), as
+	// debug.Proxies.Departed: a proxy may have several.
 	Departed(sees func(namespace string) bool) []debug.Left
 	// Planned returns the store's revision that the process serves, and the revision up to which its proxies are
 	// notified; 0: none yet.

@@ -59,7 +59,7 @@ type Written struct {
 }
 
 // Add records that a batch was committed now, at a revision; event is the time of the batch's oldest event. Keys of
-// the records are stored too if there are at most 2,048. Add does not keep batch.
+// the records are stored too if there are at most 2,048. Add does not retain batch.
 func (w *Written) Add(revision int64, event time.Time, batch kv.Batch) {
 	c := inspect.Commit{Revision: revision, Event: event, Committed: time.Now(), Puts: len(batch.Puts), Deletes: len(batch.Deletes)}
 	if c.Puts+c.Deletes <= maxNamed {

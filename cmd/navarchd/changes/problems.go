@@ -34,7 +34,7 @@ const (
 
 // Step logs the differences between the present problems and those of the last call: new problems as warnings, solved
 // problems as information. Beyond 50 lines at once and one per second, lines are only counted, and their count is
-// logged later. now must not decrease. Step does not keep problems.
+// logged later. now must not decrease. Step does not retain the slice.
 func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	if l.bound == nil {
 		l.bound = rate.NewLimiter(problemRate, problemBurst)

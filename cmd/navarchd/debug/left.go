@@ -9,21 +9,22 @@ import (
 	"navarch.io/navarch/push/serve"
 )
 
-// Bounds of the proxies that are remembered after their streams have ended: the time, the number, and the number of one
-// namespace. Beyond a number the oldest is forgotten.
+// Bounds of the proxies that are remembered after their streams have ended: the time, the number, and the number of
+// one namespace. Beyond mostLeft the oldest of all is forgotten, beyond mostOfSpace the oldest of the namespace.
 const (
 	LeftFor     = 10 * time.Minute
 	mostLeft    = 2048
 	mostOfSpace = 256 // of one namespace
 )
 
-// Left is a proxy whose stream has ended at the time At. Proxy is name.namespace, and Node is the node's id.
+// Left is a proxy whose stream has ended at the time At. Proxy is name.namespace, and Node is the node's id. Zone is
+// region/zone/sub-zone, as far as the node states it. Cluster is "" for the config cluster.
 type Left struct {
 	Proxy, Node, Namespace, Version, Zone, Cluster string
 	At                                             time.Time
 }
 
-// departures are the proxies whose streams ended lately.
+// departures are the streams that ended lately, each with its proxy.
 type departures struct {
 	mu     sync.Mutex // a leaf
 	all    []Left     // oldest first
@@ -41,7 +42,7 @@ func (p *Proxies) Leaves(c serve.Client, v serve.Proxy) {
 		Zone: n.Locality, Cluster: n.Cluster, At: time.Now()})
 }
 
-// add records a proxy, within the bounds.
+// add records an ended stream, within the bounds.
 func (d *departures) add(one Left) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,14 +60,14 @@ func (d *departures) add(one Left) {
 	d.spaces[one.Namespace]++
 }
 
-// forget drops the proxies that left before a time. The caller holds the lock.
+// forget drops the streams that ended before a time. The caller holds the lock.
 func (d *departures) forget(before time.Time) {
 	for len(d.all) > 0 && d.all[0].At.Before(before) {
 		d.drop(0)
 	}
 }
 
-// drop removes the proxy with index i. The caller holds the lock.
+// drop removes the stream with index i. The caller holds the lock.
 func (d *departures) drop(i int) {
 	namespace := d.all[i].Namespace
 	if d.spaces[namespace]--; d.spaces[namespace] == 0 {
@@ -75,8 +76,9 @@ func (d *departures) drop(i int) {
 	d.all = slices.Delete(d.all, i, i+1)
 }
 
-// Departed returns the proxies of visible namespaces whose streams ended in the last ten minutes (LeftFor), oldest
-// first. They may be connected again. The result is the caller's.
+// Departed returns the streams of visible namespaces that ended in the last ten minutes (LeftFor), oldest first. A
+// proxy has one element for each of its streams, and may be connected again. Beyond 2048 streams, or 256 of one
+// namespace, the oldest are missing. The result is the caller's.
 func (p *Proxies) Departed(sees func(namespace string) bool) []Left {
 	p.left.mu.Lock()
 	defer p.left.mu.Unlock()

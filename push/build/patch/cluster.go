@@ -11,10 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ClusterMatches reports whether a patch of CLUSTER (MERGE or REMOVE) matches the cluster with a context and a name.
-// hosts are the hosts of the services behind an inbound cluster, because the name of an inbound cluster has no host.
-// For other clusters, hosts are ignored. If the match states a name, its other fields are ignored. A match on a host,
-// port or subset never matches a static cluster, since the name of a static cluster has no host, port and subset
+// ClusterMatches reports whether a patch of CLUSTER (MERGE, MERGE_AND_REPLACE_LIST or REMOVE) matches the cluster
+// with a context and a name. A patch whose match is about listeners or routes does not match. hosts are the hosts of
+// the services behind an inbound cluster, because the name of an inbound cluster has no host. For other clusters,
+// hosts are ignored. If the match states a name, its other fields are ignored. A match on a host, port or subset
+// never matches a static cluster, since the name of a static cluster has no host, port and subset
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
 func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	c := p.Config()
@@ -44,8 +45,9 @@ func RemovesCluster(p model.Patch) bool {
 }
 
 // AddsCluster reports in ok whether a patch adds a cluster to sidecars or gateways (CLUSTER ADD), and returns the
-// cluster's name. A patch without a context adds one cluster, for outbound traffic. ok is also false if the value is
-// not a valid cluster (Problem returns the reason); name then has no meaning.
+// cluster's name. A patch without a context adds the cluster to the outbound side of sidecars and to gateways, but
+// not to the inbound side. ok is also false if the value is not a valid cluster (Problem returns the reason); name
+// then has no meaning.
 func AddsCluster(p model.Patch) (name string, ok bool) {
 	if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_CLUSTER || operation(p) != networkingv1.EnvoyFilter_Patch_ADD ||
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
@@ -61,11 +63,12 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 	return c == networkingv1.EnvoyFilter_ANY || c == context
 }
 
-// Cluster returns a copy of a cluster into which the patches of CLUSTER MERGE are merged, in order. It returns c itself
-// if no patch merges. A patch that does not decode, or whose result violates a constraint of Envoy's API, is left out.
-// The name stays, because it identifies the resource. A patch that changes the type of the cluster removes the EDS
-// settings. The result has an error for each patch that is left out (Left), and for each patch that states a
-// different name (a model.Problem).
+// Cluster returns a copy of a cluster into which patches are merged, in order. All patches must match the cluster
+// (ClusterMatches); Cluster does not examine applyTo, context and match. It skips patches with an operation other
+// than MERGE and MERGE_AND_REPLACE_LIST, and returns c itself if none is left. A patch that does not decode, or whose
+// result violates a constraint of Envoy's API, is left out. The name stays, because it identifies the resource. A
+// patch that changes the type of the cluster removes the EDS settings. The result has an error for each patch that is
+// left out (Left), and for each patch that states a different name (a model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil

@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// owners implements normal.Owners, except Tenant, with the records of a snapshot. All reviews at one snapshot share it.
-// Addresses and wildcards are looked up in sorted lists, because one object may state 100,000 of them. The lists may be
-// a little older than the snapshot (catalogue). owners is safe for concurrent use.
+// owners implements normal.Owners, except Tenant, with the records of a snapshot. All reviews at one snapshot share
+// it. Addresses and wildcards are looked up in sorted lists, because one object may state 100,000 of them. The lists
+// may be a little older than the snapshot, because the catalogue shares them among successive snapshots. owners is
+// safe for concurrent use.
 type owners struct {
 	known *mirror.Snapshot
 	users func() []user
@@ -38,7 +39,8 @@ type below struct {
 // ownersOf returns the owners at a snapshot; nil stands for an empty snapshot.
 func ownersOf(known *mirror.Snapshot) *owners { return newCatalogue().at(known) }
 
-// at returns the owners at a snapshot, with lists of the catalogue that do not change any more.
+// at returns the owners at a snapshot; nil stands for an empty snapshot. The returned owners read each list of the
+// catalogue once, at the first use, and keep that version.
 func (c *catalogue) at(known *mirror.Snapshot) *owners {
 	if known == nil {
 		known = mirror.Empty()
@@ -89,8 +91,8 @@ func backwards(text string) string {
 	return string(all)
 }
 
-// Services implements normal.Owners: it returns the services with exactly this host, Kubernetes Services before
-// ServiceEntries.
+// Services implements normal.Owners: it returns the Kubernetes Services and the ServiceEntries with exactly this
+// host, the Services first.
 func (o *owners) Services(host string) (all []*model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
 		for r := range o.known.ByHost(kind, host) {
@@ -100,7 +102,8 @@ func (o *owners) Services(host string) (all []*model.Service) {
 	return all
 }
 
-// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers, each once.
+// Below implements normal.Owners: it returns the ServiceEntries with a host that a wildcard covers (model.Covers: not
+// the wildcard itself), each once.
 func (o *owners) Below(wildcard string) (all []*model.Service) {
 	ending, hosts := backwards(strings.TrimPrefix(wildcard, "*")), o.below()
 	at, _ := slices.BinarySearchFunc(hosts, ending, func(b below, ending string) int { return cmp.Compare(b.ending, ending) })
@@ -123,7 +126,8 @@ func (o *owners) from(network netip.Prefix) []user {
 	return users[at:]
 }
 
-// At implements normal.Owners: it returns the services with an address, each once, and whether a Pod has the address.
+// At implements normal.Owners: it returns the Kubernetes Services (no ServiceEntries) with an address, each once, and
+// reports whether a Pod has the address.
 func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		switch {
@@ -136,7 +140,8 @@ func (o *owners) At(a netip.Addr) (services []*model.Service, pod bool) {
 	return services, false
 }
 
-// OwnPod implements normal.Owners: it reports whether a Pod in the object's namespace has the address.
+// OwnPod implements normal.Owners: it reports whether a Pod in the object's namespace, of any cluster, has the
+// address.
 func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
 	for _, u := range o.from(netip.PrefixFrom(a, a.BitLen())) {
 		if u.address != a {
@@ -149,7 +154,8 @@ func (o *owners) OwnPod(of object.ID, a netip.Addr) bool {
 	return false
 }
 
-// Within implements normal.Owners: it returns the lowest address in a network that a service or a Pod has; zero: none.
+// Within implements normal.Owners: it returns the lowest address of a Kubernetes Service or a Pod in a network; the
+// zero Addr without any.
 func (o *owners) Within(network netip.Prefix) netip.Addr {
 	if all := o.from(network); len(all) > 0 && network.Contains(all[0].address) {
 		return all[0].address

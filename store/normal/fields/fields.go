@@ -31,7 +31,7 @@ const (
 	Acted    Mark = "acted"    // the field changes the configuration of proxies, or other output
 	Reported Mark = "reported" // the field is ignored, and each object that sets it gets a problem.NotSupported
 	Whole    Mark = "whole"    // the field is ignored, and each object of the field's kind gets a problem
-	Closed   Mark = "closed"   // ignoring it would permit traffic: the object is refused, or its workloads are closed
+	Closed   Mark = "closed"   // ignoring it permits traffic: the object or any request to its workloads is refused
 	None     Mark = "none"     // the field has no effect in a mesh of sidecars
 )
 
@@ -67,7 +67,7 @@ func (r *Row) key() string {
 
 // Root is a kind of object, or a message of the mesh configuration.
 type Root struct {
-	Name    string // in messages
+	Name    string // kind of the object, or name of the mesh message, for texts and look-ups
 	Message protoreflect.MessageDescriptor
 }
 
@@ -93,8 +93,9 @@ func Roots() []Root {
 }
 
 // Of returns the row of a field. within lists the fields above the field, the nearest last. For an enum, value is the
-// name of the field's value; otherwise value is empty. The result is nil if the table has no row for the field, since
-// it has no rows for fields below a field that is not acted on.
+// name of the field's value; otherwise value is empty. The result is nil if the table has no row for the field.
+// Callers must not descend below a field with the mark Reported or None: the row of a field there is that of other
+// places in which its message type occurs.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
 	for _, r := range table().rows[fd.FullName()] {

@@ -21,10 +21,11 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.at[kind] = at
 }
 
-// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces were read and emitted. It
-// is the oldest of the times at which the watches of these kinds last delivered an event or a bookmark. The zero time
-// means that the first lists are not complete. ServiceAccounts do not count if the API server forbids listing them
-// (Accounts). everywhere reports whether all namespaces are read. ReadUntil is safe for concurrent use.
+// ReadUntil returns the time up to which all changes of Pods, ServiceAccounts and Namespaces were read and emitted.
+// It is the oldest of the times at which the watches of these kinds last delivered an event or a bookmark. The zero
+// time means that not everything was read yet, or that Run is not running. ServiceAccounts are left out if the API
+// server forbids listing them; Accounts reports this. everywhere reports whether all namespaces are read; with the
+// zero time it is false. ReadUntil is safe for concurrent use.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -57,7 +58,7 @@ func (s *Source) Runs() bool {
 	return !s.began.IsZero()
 }
 
-// Age returns the time from ReadUntil to now, or from the start of Run if the first lists are not complete. It is 0
+// Age returns the time from ReadUntil to now, or from the start of Run if ReadUntil returns the zero time. It is 0
 // while Run is not running. It is safe for concurrent use.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()
