@@ -243,7 +243,7 @@ func (s *suggesting) suggest(ctx context.Context, events []object.Event, before 
 	if err != nil {
 		return err
 	}
-	made.Objects = (&change{put: objects}).proposals(before, after, found)
+	made.Objects = (&change{put: objects}).proposals(before, after, found, nil) // a Sidecar has no warning that refuses
 	if !s.live {
 		withoutShares(made)
 	}

@@ -214,7 +214,7 @@ func TestBodiesArrive(t *testing.T) {
 	r := &Replicas{Proof: proof(own, ca.Certificate), Members: func() []member.Record {
 		return []member.Record{{Name: "a", State: member.Ready, Address: address}}
 	}}
-	for _, size := range []int{1, 12 << 10, 64 << 10, 3 << 20} {
+	for _, size := range []int{1, 12 << 10, 64 << 10, 1 << 20} {
 		body := make([]byte, size)
 		rand.NewChaCha8([32]byte{}).Read(body) //nolint:errcheck // never fails
 		h := r.Ask(t.Context(), Question{Caller: Caller{All: true}, Body: body}, time.Minute)[0]
