@@ -90,10 +90,10 @@ func TestYielderInACrowd(t *testing.T) {
 		}
 		return (ran.Load() - before) / turns
 	}
-	if n := others(NewYielder()); n > crowd/2 {
-		t.Errorf("%d goroutines of %d run at each yield, want half of them at most", n, crowd)
+	if n := others(NewYielder()); n > crowd*9/10 { // on a busy machine a sleep lasts longer, but not as a turn of all
+		t.Errorf("%d goroutines of %d run at each yield", n, crowd)
 	}
-	if n := others(NewPatientYielder()); n < crowd/2 {
+	if n := others(NewPatientYielder()); n < crowd*9/10 {
 		t.Errorf("%d goroutines of %d run at each yield of a patient computation", n, crowd)
 	}
 }
