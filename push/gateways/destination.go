@@ -22,10 +22,21 @@ var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
+// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of the
+// positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC 3056), which
+// embed one in the bytes 2 to 5.
+var (
+	localUse          = netip.MustParsePrefix("64:ff9b:1::/48")
+	localUsePositions = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
+	sixToFour         = netip.MustParsePrefix("2002::/16")
+)
+
 // localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses for which Local has a reason.
 var localNames = map[string]bool{"localhost": true, "localhost.localdomain": true, "localhost4": true, "localhost6": true,
 	"localhost4.localdomain4": true, "localhost6.localdomain6": true, "ip6-localhost": true, "ip6-loopback": true,
-	"metadata.google.internal": true, "metadata.goog": true, "instance-data": true, "instance-data.ec2.internal": true,
+	"loopback": true, "host.docker.internal": true, "gateway.docker.internal": true,
+	"metadata": true, "metadata.google.internal": true, "metadata.goog": true, "metadata.azure.internal": true,
+	"instance-data": true, "instance-data.ec2.internal": true,
 	"127-0-0-1.default.pod.cluster.local": true}
 
 // podZone is the third label in the DNS names of Pods.
@@ -45,7 +56,17 @@ func Local(address string) string {
 	if err != nil {
 		return localName(address)
 	}
-	switch addr = embedded(addr.Unmap().WithZone("")); {
+	for _, addr := range meant(addr) {
+		if why := localAddress(addr); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// localAddress is Local for an IP address without regard to an address that it embeds.
+func localAddress(addr netip.Addr) string {
+	switch {
 	case addr.IsLoopback():
 		return "a loopback address is the gateway's own Pod"
 	case addr.IsUnspecified() || thisNetwork.Contains(addr):
@@ -60,15 +81,61 @@ func Local(address string) string {
 	return ""
 }
 
-// embedded returns the IPv4 address in an IPv6 address of embedding; any other address is returned unchanged.
-func embedded(addr netip.Addr) netip.Addr {
+// meant returns the addresses to which connections to an IP address may lead: the address itself, without zone and
+// IPv4 mapping, or the IPv4 addresses that it may embed. For addresses of localUse the position is not known, so the
+// result has one address for each position. Addresses of 0.0.0.0/8 are left out unless there is no other, because most
+// are the zeros before or after the embedded address.
+func meant(addr netip.Addr) []netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
+		return []netip.Addr{addr}
+	}
+	raw := addr.As16()
+	if sixToFour.Contains(addr) {
+		return []netip.Addr{netip.AddrFrom4([4]byte(raw[2:6]))}
+	}
 	for _, prefix := range embedding {
-		if prefix.Contains(addr) && !addr.IsLoopback() && !addr.IsUnspecified() {
-			bytes := addr.As16()
-			return netip.AddrFrom4([4]byte(bytes[12:]))
+		if prefix.Contains(addr) {
+			return []netip.Addr{netip.AddrFrom4([4]byte(raw[12:]))}
 		}
 	}
-	return addr
+	if !localUse.Contains(addr) {
+		return []netip.Addr{addr}
+	}
+	var all []netip.Addr
+	for _, at := range localUsePositions {
+		embedded := netip.AddrFrom4([4]byte{raw[at[0]], raw[at[1]], raw[at[2]], raw[at[3]]})
+		if !thisNetwork.Contains(embedded) {
+			all = append(all, embedded)
+		}
+	}
+	if len(all) == 0 {
+		return []netip.Addr{netip.IPv4Unspecified()}
+	}
+	return all
+}
+
+// Addresses returns the IP addresses to which connections to an endpoint's address may lead, as far as the address alone
+// decides them: those of an IP address, or of the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN); nil for other names.
+func Addresses(address string) []netip.Addr {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		addr, err = netip.ParseAddr(podName(canonicalName(address)))
+	}
+	if err != nil {
+		return nil
+	}
+	return meant(addr)
+}
+
+// canonicalName returns a DNS name in lower case and without trailing dots.
+func canonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
+
+// Resolves reports whether a DNS name resolves to a host of the mesh in a Pod of Kubernetes: it is the host, a name below
+// it (a Pod of a headless Service), or the first labels of the host, which the search domains of Pods complete.
+func Resolves(name, host string) bool {
+	name, host = canonicalName(name), canonicalName(host)
+	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
 }
 
 // podName returns the address to which a cluster's DNS resolves a name 10-1-0-1.NAMESPACE.pod.DOMAIN; empty for other
@@ -103,7 +170,7 @@ func coversLocal(wildcard string) bool {
 // localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some such
 // names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
-	name = strings.TrimRight(strings.ToLower(name), ".")
+	name = canonicalName(name)
 	if coversLocal(name) {
 		return "names below it resolve to the gateway's own Pod, or to its cloud's metadata service"
 	}

@@ -231,9 +231,10 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 
 // takesOver returns the reason to refuse a server at one address of a port on which a server of another namespace
 // listens at all addresses. The kernel would pass all connections to that address to the more specific listener,
-// whatever their host. Nil: the server does not take over connections.
+// whatever their host. This includes loopback addresses, to which kubectl port-forward and containers of the Pod connect.
+// Nil: the server does not take over connections.
 func (m *merger) takesOver(s Server, at socket) *reason {
-	if at.bind == "" || at.loopback() {
+	if at.bind == "" {
 		return nil
 	}
 	family := "0.0.0.0"

@@ -183,9 +183,13 @@ var merges = []struct {
 		"10.0.0.1_443: tls a/first.0(a.com)\n10.0.0.2_443: tls a/first.1(a.com)\n-a/first spec.servers[2].hosts[0] Duplicate [IST0145] < a/first.0\n"},
 	{"another namespace's more specific bind", []*model.Gateway{first("HTTPS+SIMPLE 443 a.com", "HTTP 80@0.0.0.0 *"),
 		second("HTTPS+SIMPLE 443@10.0.0.1 b.com", "HTTP 80@10.0.0.1 *", "HTTP 443@127.0.0.1 *", "HTTP 443@f::1 *")},
-		"0.0.0.0_80: plain a/first.1(*)\n*_443: tls a/first.0(a.com)\n127.0.0.1_443: plain b/second.2(*)\n" +
+		"0.0.0.0_80: plain a/first.1(*)\n*_443: tls a/first.0(a.com)\n" +
 			"-b/second spec.servers[0].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[1].bind Duplicate [IST0145] < a/first.1\n" +
-			"-b/second spec.servers[3].bind Duplicate [IST0145] < a/first.0\n"},
+			"-b/second spec.servers[2].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[3].bind Duplicate [IST0145] < a/first.0\n"},
+	{"loopback of a port at all addresses", []*model.Gateway{first("HTTP 80 *", "HTTP 81 *", "HTTP 80@127.0.0.1 *"),
+		second("HTTP 80@127.0.0.2 *", "HTTP 81@::1 *", "HTTP 82@127.0.0.1 *", "HTTP 0@unix:///a *")},
+		"unix:///a_0: plain b/second.3(*)\n*_80: plain a/first.0(*)\n127.0.0.1_80: plain a/first.2(*)\n*_81: plain a/first.1(*)\n127.0.0.1_82: plain b/second.2(*)\n" +
+			"-b/second spec.servers[0].bind Duplicate [IST0145] < a/first.0\n-b/second spec.servers[1].bind Duplicate [IST0145] < a/first.1\n"},
 	{"another namespace's older, more specific bind", []*model.Gateway{first("HTTP 80@10.0.0.1 *"), second("HTTP 80 *")},
 		"*_80: plain b/second.0(*)\n10.0.0.1_80: plain a/first.0(*)\n"},
 	{"binds that Envoy cannot have", []*model.Gateway{first("HTTP 80@a.com *", "HTTP 0@unix://a *", "HTTP 0@unix:///etc/istio/proxy/../proxy/sockets/SDS *",

@@ -33,12 +33,6 @@ type socket struct {
 	port uint32
 }
 
-// loopback reports whether only the Pod itself reaches the socket.
-func (s socket) loopback() bool {
-	addr, err := netip.ParseAddr(s.bind)
-	return strings.HasPrefix(s.bind, unixPrefix) || err == nil && addr.IsLoopback()
-}
-
 // canonicalBind returns the same text for all binds that mean one address. The text is empty for a bind that means
 // all addresses of the Pod. Envoy refuses two listeners at one address. The error reports that the bind is neither an
 // IP address nor a Unix socket that Envoy may bind.

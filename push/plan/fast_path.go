@@ -212,13 +212,13 @@ func movesGateway(p *Planner, _ *input.Input, e mirror.Edit) bool {
 	return false
 }
 
-// sameAddresses reports whether an edit of Endpoints leaves their addresses unchanged.
+// sameAddresses reports whether an edit of Endpoints leaves their addresses and hostnames unchanged.
 func sameAddresses(e mirror.Edit) bool {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
 	return had && has && slices.Equal(old.Spec.GetHosts(), now.Spec.GetHosts()) &&
 		slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
-			return a.GetAddress() == b.GetAddress()
+			return a.GetAddress() == b.GetAddress() && a.GetHostname() == b.GetHostname()
 		})
 }
 

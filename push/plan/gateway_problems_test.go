@@ -39,6 +39,52 @@ func TestProblemsOfServers(t *testing.T) {
 	}
 }
 
+// Envoy itself reads no files that a Gateway of another namespace names: a missing file would cost the whole listener.
+// The chain stays, and closes its connections. An agent that serves files serves them for all Gateways.
+// Promise: security-gateways.md#make-a-gateway-fail
+func TestFilesOfForeignGateways(t *testing.T) {
+	gateway := func(namespace, host string) model.Record {
+		return rec(t, model.KindGateway, namespace+"/front", "{selector: {app: gw}, servers: [{port: {number: 443, name: "+namespace+
+			", protocol: HTTPS}, hosts: ["+host+"], tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}")
+	}
+	for caps, want := range map[xds.Caps][2]string{0: {"/c", "BlackHoleCluster"},
+		xds.CapIdentity | xds.CapFileSecrets: {"file-cert:/c~/k", "file-cert:/c~/k"}} {
+		router := routerOf("edge", "gw")
+		router.Caps |= caps
+		p := New(Settings{Snapshot: snapshot(gateway("edge", "a.test"), gateway("evil", "b.test"))})
+		chains, _ := chainsOf(t, p.Join(router).Set(), "0.0.0.0_443")
+		for i, host := range []string{"a.test ", "b.test "} {
+			if !strings.Contains(string(chains[host]), want[i]) || i == 1 && caps == 0 && strings.Contains(string(chains[host]), "/c") {
+				t.Errorf("caps %d: chain %s is %q, want %s", caps, host, chains[host], want[i])
+			}
+		}
+		const foreign = "Gateway evil/front: spec.servers[0]: tls: the gateway's agent does not serve these files"
+		if got := problemTexts(p); strings.Contains(got, foreign) != (caps == 0) || strings.Contains(got, "edge/front") {
+			t.Errorf("caps %d: problems %q", caps, got)
+		}
+	}
+}
+
+// A rule of another namespace than the gateway's gets no private key for its cluster, even if a Gateway makes the gateway
+// request the Secret.
+// Promise: security-gateways.md#keys-secrets-and-configmaps
+func TestClientCertificateOfAForeignRule(t *testing.T) {
+	for namespace, foreign := range map[string]bool{"edge": false, "evil": true} {
+		p, _, gw := gatewayPlanner(append(entryAt(t, "EDS", 8443, "10.9.0.1"),
+			rec(t, model.KindGateway, "evil/front", "{selector: {app: gw}, servers: [{port: {number: 443, name: a, protocol: HTTPS}, hosts: [a.test], "+
+				"tls: {mode: SIMPLE, credentialName: bank}}]}"),
+			rec(t, model.KindDestinationRule, namespace+"/d", "{host: evil.test, trafficPolicy: {tls: {mode: MUTUAL, credentialName: bank}}}"))...)
+		c := clusterOf(t, gw.Set(), "outbound|80||evil.test")
+		if uses := strings.Contains(c.GetTransportSocket().String(), "kubernetes://bank"); uses == foreign {
+			t.Errorf("a rule of %s: the cluster has the Secret: %t", namespace, uses)
+		}
+		want := "DestinationRule evil/d: spec.trafficPolicy.tls.credentialName: the private key of a Secret is used for rules"
+		if got := problemTexts(p); strings.Contains(got, want) != foreign {
+			t.Errorf("a rule of %s: problems %q", namespace, got)
+		}
+	}
+}
+
 // HTTPS with HTTP/3 beside it whose TLS cannot be ended has one problem, and no UDP listener.
 func TestProblemOfHTTP3(t *testing.T) {
 	router := routerOf("edge", "gw")

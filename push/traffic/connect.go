@@ -69,6 +69,7 @@ const (
 type Client struct {
 	Identity bool // the proxy has a certificate of the mesh
 	Secrets  bool // the proxy may request the Secret of credentialName
+	Foreign  bool // the rule is of another namespace than the proxy, so it may not use private keys of the proxy's Secrets
 	OwnTLS   bool // the application sends TLS itself
 }
 
@@ -76,10 +77,10 @@ type Client struct {
 // client with an identity, else Plaintext. The problem is nil unless stated below.
 //
 // For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
-// without a mesh certificate of the client, MUTUAL without certificates, an unknown mode or form of credential, and
-// credentialName for a client that may not request Secrets. The last has an exception, as in istiod: if the
-// application sends TLS itself, the bytes are forwarded unchanged. Then the mode is Plaintext and the problem is a
-// warning.
+// without a mesh certificate of the client, MUTUAL without certificates, MUTUAL with credentialName of a rule that is
+// Foreign, an unknown mode or form of credential, and credentialName for a client that may not request Secrets. The last
+// has an exception, as in istiod: if the application sends TLS itself, the bytes are forwarded unchanged. Then the mode
+// is Plaintext and the problem is a warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
@@ -105,6 +106,10 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.NotSupported, "credentialName", "has a form that is not served: want the name of a Secret")
 	case external(p.TLS.GetCaCertCredentialName()) && c.Secrets:
 		return closed(problem.NotSupported, "caCertCredentialName", "has a form that is not served: want a Secret, or configmap://NAMESPACE/NAME")
+	case mode == networkingv1.ClientTLSSettings_MUTUAL && p.TLS.GetCredentialName() != "" && c.Secrets && c.Foreign:
+		// Another object, such as a Gateway, may have the key sent to the proxy, and Envoy has one Secret of a name.
+		return closed(problem.NotAllowed, "credentialName",
+			"the private key of a Secret is used for rules of the proxies' own namespace alone, and these proxies are of another one")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:

@@ -232,6 +232,10 @@ func TestServerChainsThatCannotBe(t *testing.T) {
 	asks := func(mode networkingv1.ServerTLSSettings_TLSmode) ServerTLS {
 		return ServerTLS{Mode: mode, Secrets: own, Trust: Secret{Name: "kubernetes://a-cacert"}}
 	}
+	filed := ServerTLS{Mode: mutual, Certificate: "/c", Key: "/k", Authorities: "/ca", Revoked: "/crl", Foreign: true}
+	caps := func(add xds.Caps) func(*ServerChain) {
+		return func(s *ServerChain) { s.Caps = s.Caps&^(xds.CapFileSecrets|xds.CapFileLists) | add }
+	}
 	for _, c := range []struct {
 		s            ServerChain
 		fault, fatal string
@@ -252,6 +256,9 @@ func TestServerChainsThatCannotBe(t *testing.T) {
 		{ended(asks(optional), quic), "", "mode OPTIONAL_MUTUAL: HTTP/3"},
 		{ended(ServerTLS{Mode: networkingv1.ServerTLSSettings_ISTIO_MUTUAL}, quic), "", "mode ISTIO_MUTUAL: HTTP/3"},
 		{ended(ServerTLS{Mode: simple, Secrets: secrets.List(Secret{Cluster: "c"})}, nil), "", "envoy.extensions.transport_sockets.tls"},
+		{ended(filed, alone), "tls: the gateway's agent does not serve these files", ""},
+		{ended(filed, caps(xds.CapFileSecrets)), "tls: the gateway's agent does not serve these files", ""}, // the lists
+		{ended(filed, caps(xds.CapFileSecrets|xds.CapFileLists)), "", ""},
 		{ended(secret("a"), nil), "", ""},
 		{ended(ServerTLS{}, nil), "", ""},
 	} {

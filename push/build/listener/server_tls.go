@@ -41,7 +41,8 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 }
 
 // Fault returns an error if the proxy cannot terminate TLS as the Spec states. The reason is that the mode needs a
-// mesh certificate that the proxy lacks, that the TLS versions are invalid, or that certificates are missing. The
+// mesh certificate that the proxy lacks, that the TLS versions are invalid, that certificates are missing, or that Envoy
+// itself would read files of a Foreign object. Envoy refuses the whole listener if such a file is missing or no PEM. The
 // error begins with the field of the Gateway's server, and states that connections are closed. nil: the proxy can
 // terminate the TLS, or the chain terminates no TLS.
 func (s ServerChain) Fault() error {
@@ -63,6 +64,9 @@ func (s ServerChain) Fault() error {
 		return fmt.Errorf("tls.minProtocolVersion: %v is above maxProtocolVersion %v; connections are closed", tls.Least, tls.Most)
 	case mesh:
 		return nil
+	case tls.Foreign && s.readsFiles(tls):
+		return errors.New("tls: the gateway's agent does not serve these files, and Envoy reads files for Gateways of the gateway's own " +
+			"namespace alone; connections are closed")
 	case tls.Secrets.Len() == 0 && (tls.Certificate == "" || tls.Key == ""):
 		return errors.New("tls.serverCertificate: a certificate or its key is missing; connections are closed")
 	case tls.requestsClientCertificate() && tls.Trust == Secret{} && tls.Authorities == "":

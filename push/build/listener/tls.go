@@ -13,6 +13,9 @@ import (
 // terminates reports whether the proxy terminates TLS. This is the case if the settings are not zero.
 func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
+// NamesFiles reports whether the settings name files of the proxy.
+func (s ServerTLS) NamesFiles() bool { return s.Certificate+s.Certificate2+s.Authorities+s.Revoked != "" }
+
 // requestsClientCertificate reports whether the proxy requests a certificate from clients.
 func (s ServerTLS) requestsClientCertificate() bool {
 	return s.terminates() && s.Mode != networkingv1.ServerTLSSettings_SIMPLE
@@ -56,6 +59,14 @@ func (s ServerTLS) params() *tlsv3.TlsParameters {
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Least), TlsMaximumProtocolVersion: tlsv3.TlsParameters_TlsProtocol(s.Most),
 		CipherSuites: s.Ciphers.All(), EcdhCurves: s.Curves.All(),
 	}
+}
+
+// readsFiles reports whether Envoy itself reads a file of the settings, because the proxy's agent does not serve it.
+func (c Common) readsFiles(s ServerTLS) bool {
+	asks, byAgent := s.requestsClientCertificate(), c.Caps.Has(xds.CapFileSecrets)
+	own := s.Secrets.Len() == 0 || asks && s.Trust == Secret{}
+	lists := asks && s.Revoked != "" && (s.Authorities == "" || !c.Caps.Has(xds.CapFileLists))
+	return own && !byAgent || lists
 }
 
 // ownTLS returns the TLS context of a server whose certificates are not the mesh's.

@@ -179,11 +179,13 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
 	protocol := input.PortOf(svc, port).GetProtocol()
 	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
-		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
+		Foreign: policy.TLSAt.Key.Namespace != p.key.Namespace,
+		OwnTLS:  !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
 // secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and so
-// may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key.
+// may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key, for all objects of the
+// proxy together; traffic.Client.Foreign decides which rules may use it.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	if p.key.Kind == view.Router {
 		return true

@@ -20,8 +20,8 @@ import (
 // ServiceEntry could publish the administration interface of the router's Envoy.
 //
 // The guard refuses the addresses that gateways.Local refuses. It also refuses the ports of the agent and of Envoy at
-// the addresses of the router's Pods. These addresses are the endpoints and the virtual addresses of the Services that
-// select the router's Pod (view.Edge). Services in the router's own namespace may have such ports, for example the
+// the addresses and names of the router's Pods. These addresses are the endpoints and the virtual addresses of the Services
+// that select the router's Pod (view.Edge), and the names are those that lead to them (leadsBack). Services in the router's own namespace may have such ports, for example the
 // readiness port.
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
@@ -33,6 +33,8 @@ type guard struct {
 
 	in  *input.Input        // the input from which own was computed
 	own map[netip.Addr]bool // the addresses of the router's Pods
+	// names has the hostnames that the configuration knows of the router's Pods. A Pod's /etc/hosts has its hostname.
+	names map[string]bool
 }
 
 func newGuard(in *input.Input, over intern.List[model.Key]) *guard {
@@ -71,7 +73,7 @@ func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 	if g.in == in {
 		return g.own
 	}
-	g.in, g.own = in, map[netip.Addr]bool{}
+	g.in, g.own, g.names = in, map[netip.Addr]bool{}, map[string]bool{}
 	add := func(text string) {
 		if addr, err := netip.ParseAddr(text); err == nil {
 			g.own[addr.Unmap().WithZone("")] = true
@@ -85,6 +87,9 @@ func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 			for slice := range in.SlicesOf(svc, name) {
 				for _, e := range slice.Spec.GetEndpoints() {
 					add(e.GetAddress())
+					if name := e.GetHostname(); name != "" {
+						g.names[name] = true
+					}
 				}
 			}
 		}
@@ -102,10 +107,25 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 		return ""
 	}
 	g.reserved[q.Host] = true
-	if addr, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && g.addresses(in)[addr.Unmap().WithZone("")] {
+	if g.leadsBack(in, m.Endpoint.GetAddress()) {
 		return "the address is of the gateway's own Pods, and the port is for " + use
 	}
 	return ""
+}
+
+// leadsBack reports whether an address is of the router's Pods or of a Service over them. For a DNS name, the name alone
+// decides: it is the name of a Pod by its address, resolves to a host of such a Service, or is a hostname of the Pods.
+func (g *guard) leadsBack(in *input.Input, address string) bool {
+	own := g.addresses(in)
+	if slices.ContainsFunc(gateways.Addresses(address), func(addr netip.Addr) bool { return own[addr] }) {
+		return true
+	}
+	for host := range g.hosts {
+		if gateways.Resolves(address, host) {
+			return true
+		}
+	}
+	return g.names[strings.TrimRight(strings.ToLower(address), ".")]
 }
 
 // members returns the members of a cluster to which the proxies may connect. If members are left out, a problem names
