@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/cmd/internal/report/cut"
+	"navarch.io/navarch/store/cut"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
