@@ -2,7 +2,7 @@
 // name of its key (password, token, authorization ...), or for its form (a private key in PEM, a token, a password in
 // a URL). All functions are safe for concurrent use.
 //
-// Owns: the list of names and forms.
+// Owns: the list of names (words.go) and the table of forms (forms.go).
 // Reads: its argument only.
 // Never: keeps a value that it has cut.
 package cut
@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"unsafe"
 
+	"github.com/cncf/xds/go/udpa/annotations"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -26,30 +27,19 @@ import (
 const Cut = "[cut]"
 
 // public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
-var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
+var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration|environment_?variable)s?$|` +
 	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
 // Key reports whether the values of a key are credentials. It searches the name for words such as token, in upper or
 // lower case. It returns false for token_url or secretName, because such values only refer to a credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
-// forms match values that are credentials whatever their key. The two groups of each expression are retained around
-// Cut.
-var forms = []*regexp.Regexp{
-	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)()`),
-	regexp.MustCompile(`()LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]+()`), // PEM in base64
-	regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{4,}\.?[A-Za-z0-9_-]*()`),
-	regexp.MustCompile(`(?i)(\b(?:bearer|basic|apikey)(?:\s|\\u0020|%20)+)[A-Za-z0-9+/=._~-]{6,}()`),
-	regexp.MustCompile(`(://)[^\s/@:"'\\]*:[^\s/@"'\\]+(@)`),
-	regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`), // the key of a symmetric JSON web key
-}
-
 // assigned matches a value after its name and = or a colon, in a line of a log or in JSON that is not complete.
-var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential|authorization)` +
+var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|credential|authorization)` +
 	`\\?"?\s?[=:]\s?\\?"?)[^\s",;&]+`)
 
 // Suspects reports whether an encoded message may have a value to cut. It is fast: it searches for words only. false
-// is certain.
+// is certain, unless the message itself, outside of an Any, has a field whose type says that it is a credential.
 func Suspects(encoded []byte) bool {
 	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // the string is not retained
 }
@@ -62,7 +52,7 @@ func String(s string) string {
 		return s
 	}
 	for _, form := range forms {
-		s = form.ReplaceAllString(s, "${1}"+Cut+"${2}")
+		s = form.text.ReplaceAllString(s, "${1}"+Cut+"${2}")
 	}
 	return s
 }
@@ -70,7 +60,7 @@ func String(s string) string {
 // Text returns a copy of a text with credentials cut: by form, and by name where = or a colon joins name and value.
 func Text(text []byte) []byte {
 	for _, form := range forms {
-		text = form.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
+		text = form.text.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
 	}
 	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
 }
@@ -148,21 +138,29 @@ func value(key string, v any) any {
 	case map[string]any:
 		named := isNamed(v)
 		for k, inner := range v {
-			if named && valueFields[k] {
+			switch {
+			case named && valueFields[k]:
 				v[k] = Cut
-				continue
+			case secretFields[key] && !public.MatchString(k), inlineFields[k] && Key(key):
+				v[k] = value(password, inner)
+			default:
+				v[k] = value(k, inner)
 			}
-			v[k] = value(k, inner)
 		}
 	}
 	return v
 }
+
+// password is a key whose value is cut as a whole.
+const password = "password"
 
 // Fields of objects that pair a name and a value, such as headers.
 var (
 	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
 	valueFields = map[string]bool{"value": true, "values": true, "raw_value": true, "string_match": true, "exact_match": true,
 		"stringMatch": true, "exactMatch": true, "rawValue": true}
+	// inlineFields are the fields of a source of data that contain the data itself.
+	inlineFields = map[string]bool{"inline_string": true, "inline_bytes": true, "inlineString": true, "inlineBytes": true}
 )
 
 // isNamed reports whether an object pairs a value with the name of a credential.
@@ -217,6 +215,8 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	isText := f.Kind() == protoreflect.StringKind
 	isMessage := f.Kind() == protoreflect.MessageKind || f.Kind() == protoreflect.GroupKind
 	switch {
+	case sensitive(f) && (isMessage || f.Kind() == protoreflect.BytesKind):
+		return hide(m, f, v, depth)
 	case f.IsMap():
 		return entries(f, v.Map(), depth)
 	case f.IsList() && isText:
@@ -235,7 +235,7 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	case isText:
 		was := v.String()
 		now := String(was)
-		if secretFields[string(f.Name())] {
+		if sensitive(f) {
 			now = Cut
 		}
 		if now != was {
@@ -251,8 +251,18 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	return found
 }
 
-// secretFields are fields of Istio's and Envoy's messages whose values are credentials.
-var secretFields = map[string]bool{"password": true, "access_token": true, "api_key": true, "client_secret": true}
+// secretFields are fields of Istio's and Envoy's messages whose values are credentials, as a text or as a message.
+var secretFields = map[string]bool{password: true, "access_token": true, "api_key": true, "client_secret": true, "private_key": true,
+	"accessToken": true, "apiKey": true, "clientSecret": true, "privateKey": true}
+
+// sensitive reports whether the values of a field are credentials, by its name or by Envoy's annotation.
+func sensitive(f protoreflect.FieldDescriptor) bool {
+	if secretFields[string(f.Name())] {
+		return true
+	}
+	is, _ := proto.GetExtension(f.Options(), annotations.E_Sensitive).(bool)
+	return is
+}
 
 // entries cuts the values of a map.
 func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (found bool) {
@@ -279,12 +289,16 @@ func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (fou
 	return found
 }
 
-// texts cuts the string fields of a message that a map has under the key of a credential, such as the match of a
-// header.
+// texts cuts all texts and bytes of a message that is a credential, such as the match of a header, or the source of a
+// password. Names of files and of variables stay.
 func texts(m protoreflect.Message, depth int) (found bool) {
-	if s, is := m.Interface().(*structpb.Value); is {
-		v := value("password", s.AsInterface())
-		now, err := structpb.NewValue(v)
+	if depth > maxDepth {
+		proto.Reset(m.Interface())
+		return true
+	}
+	switch s := m.Interface().(type) {
+	case *structpb.Value:
+		now, err := structpb.NewValue(value(password, s.AsInterface()))
 		if err != nil {
 			now = structpb.NewStringValue(Cut)
 		}
@@ -292,16 +306,39 @@ func texts(m protoreflect.Message, depth int) (found bool) {
 		proto.Reset(s)
 		proto.Merge(s, now)
 		return found
+	case *structpb.Struct, *anypb.Any:
+		proto.Reset(s)
+		return true
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() {
-			m.Set(f, protoreflect.ValueOfString(Cut))
-			found = true
-		} else {
-			found = field(m, f, v, depth) || found
+		if !public.MatchString(string(f.Name())) {
+			found = hide(m, f, v, depth) || found
 		}
 		return true
 	})
+	return found
+}
+
+// hide cuts the texts and bytes of one field of a message.
+func hide(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (found bool) {
+	isText, isBytes := f.Kind() == protoreflect.StringKind, f.Kind() == protoreflect.BytesKind
+	switch {
+	case f.IsMap() || f.IsList() && (isText || isBytes):
+		m.Clear(f)
+		return true
+	case f.IsList() && f.Message() != nil:
+		for i := range v.List().Len() {
+			found = texts(v.List().Get(i).Message(), depth+1) || found
+		}
+	case f.Message() != nil:
+		return texts(v.Message(), depth+1)
+	case isText && v.String() != Cut:
+		m.Set(f, protoreflect.ValueOfString(Cut))
+		return true
+	case isBytes && string(v.Bytes()) != Cut:
+		m.Set(f, protoreflect.ValueOfBytes([]byte(Cut)))
+		return true
+	}
 	return found
 }
 
@@ -327,7 +364,7 @@ func structure(s *structpb.Struct, depth int) (found bool) {
 // packed cuts the message in an Any. An Any of an unknown type is cleared if it contains a text with the form of a
 // credential.
 func packed(a *anypb.Any, depth int) bool {
-	if !Suspects(a.Value) {
+	if !Suspects(a.Value) && !suspects(a.TypeUrl) {
 		return false
 	}
 	inner, err := a.UnmarshalNew()
