@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"unsafe"
 
-	"github.com/cncf/xds/go/udpa/annotations"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -157,7 +156,7 @@ const password = "password"
 // Fields of objects that pair a name and a value, such as headers.
 var (
 	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
-	valueFields = map[string]bool{"value": true, "values": true, "raw_value": true, "string_match": true, "exact_match": true,
+	valueFields = map[string]bool{"value": true, "values": true, "not_values": true, "notValues": true, "raw_value": true, "string_match": true, "exact_match": true,
 		"stringMatch": true, "exactMatch": true, "rawValue": true}
 	// inlineFields are the fields of a source of data that contain the data itself.
 	inlineFields = map[string]bool{"inline_string": true, "inline_bytes": true, "inlineString": true, "inlineBytes": true}
@@ -190,17 +189,10 @@ func message(m protoreflect.Message, depth int) (found bool) {
 	case *structpb.Struct:
 		return structure(v, depth)
 	}
-	named := false
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		named = named || f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && nameFields[string(f.Name())] && Key(v.String())
-		return true
-	})
+	named := pairs(m)
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if named && valueFields[string(f.Name())] {
-			m.Clear(f)
-			if f.Kind() == protoreflect.StringKind && !f.IsList() {
-				m.Set(f, protoreflect.ValueOfString(Cut))
-			}
+			replace(m, f)
 			found = true
 			return true
 		}
@@ -208,6 +200,33 @@ func message(m protoreflect.Message, depth int) (found bool) {
 		return true
 	})
 	return found
+}
+
+// replace sets a field to Cut. A field that is no text and no list of texts is cleared.
+func replace(m protoreflect.Message, f protoreflect.FieldDescriptor) {
+	m.Clear(f)
+	switch {
+	case f.Kind() != protoreflect.StringKind || f.IsMap():
+	case f.IsList():
+		m.Mutable(f).List().Append(protoreflect.ValueOfString(Cut))
+	default:
+		m.Set(f, protoreflect.ValueOfString(Cut))
+	}
+}
+
+// Field reports whether the values of a field of a message are credentials: by the name of the field, by Envoy's
+// annotation, or by the name that the message pairs with the field. m must be valid.
+func Field(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
+	return sensitive(f) || valueFields[string(f.Name())] && pairs(m)
+}
+
+// pairs reports whether a message pairs a value with the name of a credential, as a header does.
+func pairs(m protoreflect.Message) (named bool) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		named = f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && nameFields[string(f.Name())] && Key(v.String())
+		return !named
+	})
+	return named
 }
 
 // field cuts one field of a message.
@@ -251,19 +270,6 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	return found
 }
 
-// secretFields are fields of Istio's and Envoy's messages whose values are credentials, as a text or as a message.
-var secretFields = map[string]bool{password: true, "access_token": true, "api_key": true, "client_secret": true, "private_key": true,
-	"accessToken": true, "apiKey": true, "clientSecret": true, "privateKey": true}
-
-// sensitive reports whether the values of a field are credentials, by its name or by Envoy's annotation.
-func sensitive(f protoreflect.FieldDescriptor) bool {
-	if secretFields[string(f.Name())] {
-		return true
-	}
-	is, _ := proto.GetExtension(f.Options(), annotations.E_Sensitive).(bool)
-	return is
-}
-
 // entries cuts the values of a map.
 func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (found bool) {
 	text := f.MapValue().Kind() == protoreflect.StringKind
@@ -286,59 +292,6 @@ func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (fou
 		}
 		return true
 	})
-	return found
-}
-
-// texts cuts all texts and bytes of a message that is a credential, such as the match of a header, or the source of a
-// password. Names of files and of variables stay.
-func texts(m protoreflect.Message, depth int) (found bool) {
-	if depth > maxDepth {
-		proto.Reset(m.Interface())
-		return true
-	}
-	switch s := m.Interface().(type) {
-	case *structpb.Value:
-		now, err := structpb.NewValue(value(password, s.AsInterface()))
-		if err != nil {
-			now = structpb.NewStringValue(Cut)
-		}
-		found = !proto.Equal(s, now)
-		proto.Reset(s)
-		proto.Merge(s, now)
-		return found
-	case *structpb.Struct, *anypb.Any:
-		proto.Reset(s)
-		return true
-	}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !public.MatchString(string(f.Name())) {
-			found = hide(m, f, v, depth) || found
-		}
-		return true
-	})
-	return found
-}
-
-// hide cuts the texts and bytes of one field of a message.
-func hide(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (found bool) {
-	isText, isBytes := f.Kind() == protoreflect.StringKind, f.Kind() == protoreflect.BytesKind
-	switch {
-	case f.IsMap() || f.IsList() && (isText || isBytes):
-		m.Clear(f)
-		return true
-	case f.IsList() && f.Message() != nil:
-		for i := range v.List().Len() {
-			found = texts(v.List().Get(i).Message(), depth+1) || found
-		}
-	case f.Message() != nil:
-		return texts(v.Message(), depth+1)
-	case isText && v.String() != Cut:
-		m.Set(f, protoreflect.ValueOfString(Cut))
-		return true
-	case isBytes && string(v.Bytes()) != Cut:
-		m.Set(f, protoreflect.ValueOfBytes([]byte(Cut)))
-		return true
-	}
 	return found
 }
 
