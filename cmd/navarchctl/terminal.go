@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/printable"
 )
 
-// guardStderr makes a command and its subcommands escape control characters in all that they write to standard error.
+// guardStderr makes a command and its subcommands escape control characters in all texts for standard error.
 // If standard error is a terminal that can erase a line, they also report their progress there. Standard
 // output is not changed, because other programs read it: the printers escape texts for people (show.Printable).
 func guardStderr(cmd *cobra.Command) {

@@ -11,7 +11,8 @@ import (
 	"navarch.io/navarch/store/cut"
 )
 
-// matched returns the text of a matcher of a header's or parameter's value; cut.Cut if the name is one of a credential.
+// matched returns the text of a matcher of a header's or parameter's value. It returns cut.Cut if the name is one of
+// a credential.
 func matched(name string, s *matcherv3.StringMatcher) string {
 	if cut.Key(name) {
 		return cut.Cut

@@ -32,7 +32,8 @@ func routeOf(secret string) *routev3.Route {
 				QueryParameterMatchSpecifier: &routev3.QueryParameterMatcher_StringMatch{StringMatch: exact(secret)}}}},
 		RequestHeadersToAdd: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x-api-key", Value: secret}},
 			{Header: &corev3.HeaderValue{Key: "x-api-key", Value: secret}, KeepEmptyValue: true}},
-		Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{PathRewriteSpecifier: &routev3.RedirectAction_PathRedirect{PathRedirect: "/?token=" + secret}}},
+		Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
+			PathRewriteSpecifier: &routev3.RedirectAction_PathRedirect{PathRedirect: "/?token=" + secret}}},
 	}
 }
 
@@ -43,15 +44,20 @@ func TestTextsHaveNoCredential(t *testing.T) {
 	a, b := ruleOf(routeOf(first)), ruleOf(routeOf(second))
 	var c, policy change
 	a.compare(&c, b)
-	policy.others(&rbacv3.Policy{Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Header{Header: headerIs("authorization", first)}}}},
-		&rbacv3.Policy{Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Header{Header: headerIs("authorization", second)}}}})
-	words := Brief(&securityv1.Rule{When: []*securityv1.Condition{{Key: "request.headers[authorization]", Values: []string{first}, NotValues: []string{second}}}}, maxText)
-	text := fmt.Sprint(a.match, a.headers, a.action, a.label(), c, policy, words, permissionText(&rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerIs("cookie", first)}}))
+	permits := func(secret string) *rbacv3.Permission {
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerIs("authorization", secret)}}
+	}
+	policy.others(&rbacv3.Policy{Permissions: []*rbacv3.Permission{permits(first)}},
+		&rbacv3.Policy{Permissions: []*rbacv3.Permission{permits(second)}})
+	words := Brief(&securityv1.Rule{When: []*securityv1.Condition{
+		{Key: "request.headers[authorization]", Values: []string{first}, NotValues: []string{second}}}}, maxText)
+	text := fmt.Sprint(a.match, a.headers, a.action, a.label(), c, policy, words, permissionText(permits(first)))
 	if strings.Contains(text, first) || strings.Contains(text, second) || !strings.Contains(a.match, "x-version=v2") {
 		t.Errorf("%s", text)
 	}
-	for what, has := range map[string]bool{"match": strings.Contains(c.String(), "headers"), "headers": strings.Contains(c.String(), "the value of a credential changes"),
-		"policy": len(policy) == 1, "rule": strings.Count(words, cut.Cut) == 2} {
+	for what, has := range map[string]bool{"match": strings.Contains(c.String(), "match"),
+		"headers": strings.Contains(c.String(), "the value of a credential changes"),
+		"policy":  len(policy) == 1, "rule": strings.Count(words, cut.Cut) == 2} {
 		if !has {
 			t.Errorf("%s: %s, %s, %s", what, c, policy, words)
 		}

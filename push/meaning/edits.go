@@ -22,7 +22,8 @@ import (
 func takeHeaders(r *routev3.Route) (text, values string) {
 	var parts []string
 	if len(r.RequestHeadersToAdd)+len(r.ResponseHeadersToAdd) > 0 {
-		values = digest((&routev3.Route{RequestHeadersToAdd: r.RequestHeadersToAdd, ResponseHeadersToAdd: r.ResponseHeadersToAdd}).ProtoReflect(), maxDepth)
+		all := &routev3.Route{RequestHeadersToAdd: r.RequestHeadersToAdd, ResponseHeadersToAdd: r.ResponseHeadersToAdd}
+		values = digest(all.ProtoReflect(), maxDepth)
 	}
 	take := func(of string, add *[]*corev3.HeaderValueOption, remove *[]string) {
 		for _, h := range *add {

@@ -26,8 +26,8 @@ import (
 const Cut = "[cut]"
 
 // public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
-var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration|environment_?variable)s?$|` +
-	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
+var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
+	`(?i)environment_?variable$|^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
 // Key reports whether the values of a key are credentials. It searches the name for words such as token, in upper or
 // lower case. It returns false for token_url or secretName, because such values only refer to a credential.
@@ -156,8 +156,8 @@ const password = "password"
 // Fields of objects that pair a name and a value, such as headers.
 var (
 	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
-	valueFields = map[string]bool{"value": true, "values": true, "not_values": true, "notValues": true, "raw_value": true, "string_match": true, "exact_match": true,
-		"stringMatch": true, "exactMatch": true, "rawValue": true}
+	valueFields = map[string]bool{"value": true, "values": true, "not_values": true, "notValues": true, "raw_value": true,
+		"string_match": true, "exact_match": true, "stringMatch": true, "exactMatch": true, "rawValue": true}
 	// inlineFields are the fields of a source of data that contain the data itself.
 	inlineFields = map[string]bool{"inline_string": true, "inline_bytes": true, "inlineString": true, "inlineBytes": true}
 )

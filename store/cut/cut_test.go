@@ -60,7 +60,8 @@ var examples = map[string][][3]string{
 	"private key in PEM": {{"a ", pem, " b"}},
 	"PEM in base64, which begins 0, 1 or 2 bytes before it": {{"", base64.StdEncoding.EncodeToString([]byte(pem)), ""},
 		{"", base64.StdEncoding.EncodeToString([]byte("\n" + pem)), " x"}, {"a ", base64.StdEncoding.EncodeToString([]byte("xy" + pem)), ""}},
-	"private key in PEM, in hexadecimal": {{"", hex.EncodeToString([]byte(pem)), ""}, {"x ", strings.ToUpper(hex.EncodeToString([]byte(pem))), " y"}},
+	"private key in PEM, in hexadecimal": {{"", hex.EncodeToString([]byte(pem)), ""},
+		{"x ", strings.ToUpper(hex.EncodeToString([]byte(pem))), " y"}},
 	"JSON web token":                     {{"header ", jwt, " x"}},
 	"scheme of the header authorization": {{"Bearer ", hidden, ""}, {"x: basic ", hidden, ", y"}, {"ApiKey%20", hidden, ""}},
 	"scheme Token, as the whole value":   {{"Token ", hidden, ""}},
@@ -98,8 +99,9 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
-	for _, plain := range []string{"proxyv2:1.29@sha256:0123456789abcdef", "/x?page=2&sort=token", "token bucket", "token service.shop is away",
-		"team@shop.example", "outbound|80||a.shop.svc.cluster.local", "12:30 by a@b.example", "asia-east1", "spiffe://cluster.local/ns/a/sa/b"} {
+	for _, plain := range []string{"proxyv2:1.29@sha256:0123456789abcdef", "/x?page=2&sort=token", "token bucket",
+		"token service.shop is away", "team@shop.example", "outbound|80||a.shop.svc.cluster.local", "12:30 by a@b.example", "asia-east1",
+		"spiffe://cluster.local/ns/a/sa/b"} {
 		if got := String(plain); got != plain {
 			t.Errorf("%q became %q", plain, got)
 		}
@@ -123,11 +125,12 @@ func TestWhole(t *testing.T) {
 		t.Errorf("%q in an Any", packed.Value)
 	}
 	first, second := m.TlsCertificates[0], m.TlsCertificates[1]
-	if first.Password.GetInlineString() != Cut || string(second.Password.GetInlineBytes()) != Cut || first.PrivateKey.GetFilename() != "/etc/key.pem" {
+	if first.Password.GetInlineString() != Cut || string(second.Password.GetInlineBytes()) != Cut ||
+		first.PrivateKey.GetFilename() != "/etc/key.pem" {
 		t.Errorf("%v", m)
 	}
-	got := string(JSON([]byte(`{"password":{"inline_string":"` + hidden + `","a":{"b":["` + hidden + `"]},"filename":"f"},"db_token":{"inlineBytes":"` + hidden +
-		`"},"token_bucket":{"fill_interval":"60s"},"cookie":{"name":"user"}}`)))
+	got := string(JSON([]byte(`{"password":{"inline_string":"` + hidden + `","a":{"b":["` + hidden + `"]},"filename":"f"},` +
+		`"db_token":{"inlineBytes":"` + hidden + `"},"token_bucket":{"fill_interval":"60s"},"cookie":{"name":"user"}}`)))
 	for _, kept := range []string{`"f"`, `"60s"`, `"user"`} {
 		if !strings.Contains(got, kept) || strings.Contains(got, hidden) {
 			t.Errorf("%s: want %s", got, kept)

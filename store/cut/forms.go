@@ -30,8 +30,9 @@ var forms = []form{
 	// The host does not begin with "sha" and a digit: name:tag@sha256:... is an image.
 	{"user and password before a host", nil, regexp.MustCompile(`(^|[\s"'=(,;])[^\s/@:"'=(,;\\]+:[^\s/@"'\\]+` +
 		`(@(?:[a-rt-zA-Z0-9_(\[]|s[^h\s]|sh[^a\s]|sha[^\d\s]))`)},
-	{"parameter of a query", []string{"token=", "secret=", "password=", "passwd=", "pwd=", "key=", "sig=", "signature=", "credential=", "auth=",
-		"session="}, regexp.MustCompile(`(?i)((?:[?&]|\\u0026)(?:[\w.-]*(?:token|secret|password|passwd|api[-_.]?key|access[-_.]?key|signature|credential)|` +
+	{"parameter of a query", []string{"token=", "secret=", "password=", "passwd=", "pwd=", "key=", "sig=", "signature=",
+		"credential=", "auth=", "session="}, regexp.MustCompile(`(?i)((?:[?&]|\\u0026)(?:` +
+		`[\w.-]*(?:token|secret|password|passwd|api[-_.]?key|access[-_.]?key|signature|credential)|` +
 		`pwd|key|sig|auth|session)=)[^\s&#"'\\]+()`)},
 	{"key of a symmetric JSON web key", []string{`"oct`, `\"oct`}, regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`)},
 	{"token of GitHub", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"},

@@ -59,8 +59,8 @@ var ofNames = []string{"passw", "passphrase", "pass-phrase", "pass_phrase", "pas
 	"apikey", "api-key", "api_key", "accesskey", "access-key", "access_key", "privatekey", "private-key", "private_key",
 	"credential", "authorization", "cookie", "x-auth", "x-key", "sessionid", "session-id", "session_id", "honeycomb-team"}
 
-// ofTypes are parts of the names of Envoy's types with fields that are credentials. Encoded messages have the names of
-// their types, but not those of their fields.
+// ofTypes are parts of the names of Envoy's types with fields that are credentials. Encoded messages have the names
+// of their types, but not those of their fields.
 var ofTypes = []string{"tlscontext", "redis", "aws", "extauthz", "basicauth", "apikeyauth", "skywalking", "filebasedmetadata"}
 
 var names = newFinder(ofNames...)

@@ -1,5 +1,5 @@
-// Package printable makes text safe for terminals. Names in archives, in folders and in answers of servers may contain
-// control characters, which a terminal executes. All functions are safe for concurrent use.
+// Package printable makes text safe for terminals. Names in archives, in folders and in answers of servers may
+// contain control characters, which a terminal executes. All functions are safe for concurrent use.
 //
 // Owns: nothing; all functions are pure.
 // Reads: its arguments only.
@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are escaped as
-// in Go: a terminal of 8 bits reads the byte 0x9b as the start of a command. If it escapes any, it doubles backslashes,
-// too. A text without such characters and bytes is returned unchanged.
+// Line returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are escaped
+// as in Go: a terminal of 8 bits reads the byte 0x9b as the start of a command. If it escapes any, it doubles
+// backslashes, too. A text without such characters and bytes is returned unchanged.
 func Line(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
@@ -46,8 +46,8 @@ func Lines(text string) string {
 	return b.String()
 }
 
-// Writer returns a writer that writes Lines of each text to w. A text has to be written as a whole: a character in two
-// writes is not UTF-8. Errors are those of w.
+// Writer returns a writer that writes Lines of each text to w. A text has to be written as a whole: a character in
+// two writes is not UTF-8. Errors are those of w.
 func Writer(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }

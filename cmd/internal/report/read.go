@@ -227,7 +227,8 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// take subtracts the size of an entry from the bytes that are left for its kind. The error says that too few are left.
+// take subtracts the size of an entry from the bytes that are left for its kind. The error says that too few are
+// left.
 func take(left *int64, size int64) error {
 	if size > *left {
 		return fmt.Errorf("%d bytes, at most %d are left for entries of this kind", size, *left)
@@ -236,8 +237,8 @@ func take(left *int64, size int64) error {
 	return nil
 }
 
-// decode decodes an entry of JSON, of at most `most` bytes, in place of the value of an earlier entry. It subtracts the
-// size from the bytes that are left.
+// decode decodes an entry of JSON, of at most `most` bytes, in place of the value of an earlier entry. It subtracts
+// the size from the bytes that are left.
 func decode[T any](r io.Reader, size, most int64, left *int64, into *T) error {
 	if size > most {
 		return fmt.Errorf("%d bytes, at most %d", size, most)

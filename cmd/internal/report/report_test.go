@@ -202,9 +202,10 @@ func TestHostileArchives(t *testing.T) {
 		"a large page":    {member(t, map[string]string{indexName: index, "processes/a/x.json": `"` + strings.Repeat("x", 2000) + `"`}), "at most 1000"},
 		"a process alone": {member(t, map[string]string{indexName: index, "processes/a/x.json": "1"}), "has no process.json"},
 		"many resources":  {member(t, map[string]string{indexName: index, "processes/a/held.bin": "\xff\xff\xff\xff\x7f"}), "resources"},
-		"many types":      {member(t, map[string]string{indexName: index, "processes/a/proxies.jsonl": `{"types":{` + numbered(100) + `}}`}), "100 types"},
-		"cut records":     {member(t, map[string]string{indexName: index, "processes/a/records.bin": "navarch snapshot 1\n{"}), "head"},
-		"large":           {member(t, map[string]string{indexName: index, "processes/a/log.txt": strings.Repeat("x", 2<<20)}), "not a file of a possible size"},
+		"many types": {member(t, map[string]string{indexName: index,
+			"processes/a/proxies.jsonl": `{"types":{` + numbered(100) + `}}`}), "100 types"},
+		"cut records": {member(t, map[string]string{indexName: index, "processes/a/records.bin": "navarch snapshot 1\n{"}), "head"},
+		"large":       {member(t, map[string]string{indexName: index, "processes/a/log.txt": strings.Repeat("x", 2<<20)}), "not a file of a possible size"},
 	} {
 		if _, err := Read(bytes.NewReader(c.raw), small); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q", name, err, c.says)

@@ -173,8 +173,8 @@ func (c *cursor) part(what string) []byte {
 	return part
 }
 
-// decodeHeld decodes held.bin, of a size in bytes. It subtracts its resources, lists and sets from the limits. The error
-// reports an exceeded bound or damage.
+// decodeHeld decodes held.bin, of a size in bytes. It subtracts its resources, lists and sets from the limits. The
+// error reports an exceeded bound or damage.
 func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
 	c := &cursor{r: bufio.NewReader(r), left: size}
 	for range c.count(&limits.Resources, 4, "resources") {
