@@ -7,13 +7,15 @@ import (
 	"golang.org/x/term"
 
 	"navarch.io/navarch/cmd/navarchctl/progress"
+	"navarch.io/navarch/store/printable"
 )
 
-// reportProgress makes a command and its subcommands report their progress on standard error. It has no effect unless
-// standard error is a terminal that can erase a line.
-func reportProgress(cmd *cobra.Command) {
+// guardStderr makes a command and its subcommands escape control characters in all texts for standard error.
+// If standard error is a terminal that can erase a line, they also report their progress there. Standard
+// output is not changed, because other programs read it: the printers escape texts for people (show.Printable).
+func guardStderr(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		reportProgress(sub)
+		guardStderr(sub)
 	}
 	run := cmd.RunE
 	if run == nil {
@@ -21,10 +23,11 @@ func reportProgress(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, is := cmd.ErrOrStderr().(*os.File)
+		cmd.SetErr(printable.Writer(cmd.ErrOrStderr()))
 		if !is || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
 			return run(cmd, args)
 		}
-		ctx, out, errs, stop := progress.Start(cmd.Context(), f, cmd.OutOrStdout(), f)
+		ctx, out, errs, stop := progress.Start(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		defer stop()
 		cmd.SetContext(ctx)
 		cmd.SetOut(out)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -83,14 +84,14 @@ func versionsOf(ctx context.Context, at *controlPlane, warnings io.Writer) versi
 func (v versions) write(w io.Writer, brief bool) {
 	line := func(who string, b build) {
 		if brief {
-			fmt.Fprintf(w, "%s: %s\n", who, b.Version)
+			fmt.Fprintln(w, show.Printable(who+": "+b.Version))
 			return
 		}
-		fmt.Fprintf(w, "%s: %s (%s, %s)\n", who, b.Version, b.Go, b.Platform)
+		fmt.Fprintln(w, show.Printable(fmt.Sprintf("%s: %s (%s, %s)", who, b.Version, b.Go, b.Platform)))
 	}
 	line("client", v.Client)
 	if v.Error != "" {
-		fmt.Fprintf(w, "server: not known: %s\n", v.Error)
+		fmt.Fprintln(w, "server: not known: "+show.Printable(v.Error))
 	}
 	if v.Server != nil {
 		line("server", *v.Server)

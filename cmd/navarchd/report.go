@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"navarch.io/navarch/cmd/internal/report"
-	"navarch.io/navarch/cmd/internal/report/cut"
 	"navarch.io/navarch/cmd/navarchd/collect"
 	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/store/cut"
 	"navarch.io/navarch/store/obs"
 )
 

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/store/cut"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -190,10 +192,12 @@ func configz(c Config, _ *http.Request) (any, error) {
 	return all, nil
 }
 
-// configs returns the objects of one kind, in the form of Kubernetes.
+// configs returns the objects of one kind, in the form of Kubernetes, with cut.Cut in the place of credentials.
 func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, err error) {
 	for r := range s.All(kind) {
-		spec, err := protojson.Marshal(r.Body())
+		body := proto.Clone(r.Body())
+		cut.Message(body)
+		spec, err := protojson.Marshal(body)
 		if err != nil {
 			return nil, err
 		}
@@ -206,12 +210,14 @@ func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, er
 	return slices.Clip(all), nil
 }
 
-// mesh serves /debug/mesh: the mesh configuration.
+// mesh serves /debug/mesh: the mesh configuration, with cut.Cut in the place of credentials.
 func mesh(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
 		return nil, errNoSnapshot
 	}
-	raw, err := protojson.Marshal(s.Mesh().Spec)
+	public := proto.Clone(s.Mesh().Spec)
+	cut.Message(public)
+	raw, err := protojson.Marshal(public)
 	return json.RawMessage(raw), err
 }

@@ -78,6 +78,28 @@ func TestPagesOfIstiod(t *testing.T) {
 	}
 }
 
+// Credentials in objects are on no page, as that of a header.
+// Promise: access.md#addresses-and-callers
+func TestPagesOfIstiodHaveNoCredential(t *testing.T) {
+	route := &networkingv1.VirtualService{Hosts: []string{"web"}, Http: []*networkingv1.HTTPRoute{{Headers: &networkingv1.Headers{
+		Request: &networkingv1.Headers_HeaderOperations{Set: map[string]string{"authorization": "hunter2hunter2", "x-version": "v2"}}}}}}
+	key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "web", Origin: origin.New("", origin.Kube)}
+	r, err := model.New(key, 0, route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := mirror.Empty().Apply(9, []model.Record{r}, nil).New
+	s := httptest.NewServer(Handler(Config{Snapshot: func() *mirror.Snapshot { return snapshot }}))
+	defer s.Close()
+	_, body := visit(t, s, "/debug/configz")
+	if strings.Contains(body, "hunter2") || !strings.Contains(body, "[cut]") || !strings.Contains(body, "v2") {
+		t.Error(body)
+	}
+	if route.Http[0].Headers.Request.Set["authorization"] != "hunter2hunter2" {
+		t.Error("the record was changed")
+	}
+}
+
 // A process without a snapshot responds with an error; a process without clusters lists no cluster.
 func TestPagesOfIstiodWithoutRecords(t *testing.T) {
 	s := httptest.NewServer(Handler(Config{Snapshot: func() *mirror.Snapshot { return nil }}))

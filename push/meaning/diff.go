@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/store/cut"
 )
 
 // unordered contains the full names of list fields whose order has no effect in Envoy.
@@ -213,6 +215,8 @@ func (d *differ) message(path string, old, new protoreflect.Message, depth int) 
 	for _, fd := range fieldsOf(old, new) {
 		at, a, b := join(path, fd), old.Get(fd), new.Get(fd)
 		switch {
+		case cut.Field(old, fd) || cut.Field(new, fd):
+			d.credential(at, old.Has(fd), new.Has(fd), !a.Equal(b))
 		case fd.IsMap():
 			d.maps(at, fd.MapValue(), a.Map(), b.Map(), depth)
 		case fd.IsList():
@@ -250,13 +254,17 @@ func valueText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	case fd.Kind() == protoreflect.BytesKind:
 		return plural(len(v.Bytes()), "byte")
 	}
-	return limit(v.String(), maxValue)
+	return limit(cut.String(v.String()), maxValue)
 }
 
 // maps compares two maps by key.
 func (d *differ) maps(path string, fd protoreflect.FieldDescriptor, old, new protoreflect.Map, depth int) {
 	for _, key := range keysOf(old, new) {
 		at := fmt.Sprintf("%s[%s]", path, key.String())
+		if cut.Key(key.String()) && isText(fd) {
+			d.credential(at, old.Has(key), new.Has(key), old.Has(key) && new.Has(key) && !old.Get(key).Equal(new.Get(key)))
+			continue
+		}
 		d.element(at, fd, old.Get(key), new.Get(key), old.Has(key), new.Has(key), depth)
 	}
 }
@@ -383,18 +391,4 @@ func (d *differ) sets(path string, fd protoreflect.FieldDescriptor, old, new pro
 	case !unordered[fd.FullName()] && !slices.Equal(digester{}.elements(fd, old, depth), digester{}.elements(fd, new, depth)):
 		d.parts = append(d.parts, "order of "+path+" changes")
 	}
-}
-
-// without returns the elements of the first list that the second list lacks, once for each extra occurrence.
-func without(fd protoreflect.FieldDescriptor, l, other protoreflect.List, depth int) (rest []protoreflect.Value) {
-	counts := map[string]int{}
-	for _, sum := range (digester{}).elements(fd, other, depth) {
-		counts[sum]++
-	}
-	for i, sum := range (digester{}).elements(fd, l, depth) {
-		if counts[sum]--; counts[sum] < 0 {
-			rest = append(rest, l.Get(i))
-		}
-	}
-	return rest
 }

@@ -14,25 +14,33 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/cut"
 )
 
-// takeHeaders returns the changes of headers by a route as a text, in order, and clears them in the route.
-func takeHeaders(r *routev3.Route) string {
+// takeHeaders returns the changes of headers by a route as a text without credentials, in order, and as a digest. It
+// clears them in the route.
+func takeHeaders(r *routev3.Route) (text, values string) {
 	var parts []string
+	if len(r.RequestHeadersToAdd)+len(r.ResponseHeadersToAdd) > 0 {
+		all := &routev3.Route{RequestHeadersToAdd: r.RequestHeadersToAdd, ResponseHeadersToAdd: r.ResponseHeadersToAdd}
+		values = digest(all.ProtoReflect(), maxDepth)
+	}
 	take := func(of string, add *[]*corev3.HeaderValueOption, remove *[]string) {
 		for _, h := range *add {
 			verb := "adds"
 			if h.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
 				verb = "sets"
 			}
-			text := fmt.Sprintf("%s %s=%s", verb, h.GetHeader().GetKey(), h.GetHeader().GetValue())
+			public := proto.CloneOf(h)
+			cut.Message(public)
+			text := fmt.Sprintf("%s %s=%s", verb, h.GetHeader().GetKey(), public.GetHeader().GetValue())
 			simple := &corev3.HeaderValueOption{AppendAction: h.GetAppendAction(),
 				Header: &corev3.HeaderValue{Key: h.GetHeader().GetKey(), Value: h.GetHeader().GetValue()}}
 			if verb == "adds" {
 				simple.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 			}
 			if !proto.Equal(h, simple) { // with further settings
-				text = digest(h.ProtoReflect(), maxDepth)
+				text = digest(public.ProtoReflect(), maxDepth)
 			}
 			parts = append(parts, of+" "+text)
 		}
@@ -43,7 +51,7 @@ func takeHeaders(r *routev3.Route) string {
 	}
 	take("request", &r.RequestHeadersToAdd, &r.RequestHeadersToRemove)
 	take("response", &r.ResponseHeadersToAdd, &r.ResponseHeadersToRemove)
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, ", "), values
 }
 
 // takeFault returns the faults that a route injects as a text, and clears them in the route. It leaves faults that the

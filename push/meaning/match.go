@@ -22,7 +22,7 @@ func matchText(m *routev3.RouteMatch) string {
 	for _, q := range m.GetQueryParameters() {
 		value := ""
 		if s := q.GetStringMatch(); s != nil {
-			value = "=" + matcherText(s)
+			value = "=" + matched(q.GetName(), s)
 		}
 		conditions = append(conditions, "?"+q.GetName()+value)
 	}
@@ -57,7 +57,7 @@ func headerText(h *routev3.HeaderMatcher) string {
 		name = "not " + name
 	}
 	if s := h.GetStringMatch(); s != nil {
-		return name + "=" + matcherText(s)
+		return name + "=" + matched(h.GetName(), s)
 	}
 	return name
 }

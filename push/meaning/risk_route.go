@@ -123,7 +123,7 @@ func (a *assessment) shadows(p hostPair) {
 	}
 	for _, m := range a.Unreachable(p.configuration, p.new.GetName()) {
 		r := ruleOf(m)
-		if slices.ContainsFunc(p.a, func(o rule) bool { return o.name == r.name && o.match == r.match }) {
+		if slices.ContainsFunc(p.a, func(o rule) bool { return o.name == r.name && o.key == r.key }) {
 			a.shadowed(p, r, p.b[last], true)
 		}
 	}
@@ -146,9 +146,9 @@ const maxSampled = 200
 func (a *assessment) lost(p hostPair) {
 	kept := map[string]bool{}
 	for _, r := range p.b {
-		kept[r.match] = true
+		kept[r.key] = true
 	}
-	gone := slices.DeleteFunc(slices.Clone(p.a), func(r rule) bool { return kept[r.match] })
+	gone := slices.DeleteFunc(slices.Clone(p.a), func(r rule) bool { return kept[r.key] })
 	for _, r := range gone[:min(len(gone), maxSampled)] {
 		for _, request := range samples(r.route.GetMatch(), domainOf(p.old)) {
 			if first(p.old, request) >= 0 && first(p.new, request) < 0 {

@@ -28,6 +28,7 @@ type share struct {
 // rule is the model of a route.
 type rule struct {
 	name, match string
+	key         string         // match, distinct for distinct credentials, which match lacks
 	route       *routev3.Route // unchanged
 	action      string         // an answer of the proxy itself: redirect or direct response; empty: requests are forwarded
 	shares      []share        // sorted by cluster
@@ -40,6 +41,7 @@ type rule struct {
 	mirrors     string
 	hash        string
 	headers     string
+	values      string // headers with the credentials that headers lacks, for comparison alone
 	fault       string
 	object      string         // the VirtualService, as "namespace/name"
 	span        string         // name of spans
@@ -51,8 +53,9 @@ func ruleOf(m *routev3.Route) rule {
 	rest := proto.Clone(m).(*routev3.Route)
 	r := rule{name: m.GetName(), match: matchText(m.GetMatch()), route: m, rest: rest,
 		object: configOf(rest.GetMetadata()), span: rest.GetDecorator().GetOperation()}
-	rest.Name, rest.Match = "", nil
-	r.headers, r.fault = takeHeaders(rest), takeFault(rest)
+	rest.Name, rest.Match, r.key = "", nil, matchKey(m.GetMatch(), r.match)
+	r.headers, r.values = takeHeaders(rest)
+	r.fault = takeFault(rest)
 	if rest.Decorator != nil {
 		rest.Decorator.Operation = ""
 	}
@@ -273,7 +276,9 @@ func (r rule) compare(c *change, to rule) {
 	c.compare("rewrites", r.rewrite, to.rewrite)
 	c.compare("mirrors", r.mirrors, to.mirrors)
 	c.compare("hash", r.hash, to.hash)
-	c.compare("headers", r.headers, to.headers)
+	if c.compare("headers", r.headers, to.headers); r.headers == to.headers && r.values != to.values {
+		*c = append(*c, "headers: the value of a credential changes")
+	}
 	c.compare("fault", r.fault, to.fault)
 	for _, part := range differences(r.rest, to.rest) {
 		*c = append(*c, tidy(part))
@@ -325,8 +330,8 @@ func pairRules(old, new []rule) []paired {
 	all := make([]paired, 0, len(new))
 	oldLeft, newLeft := indices(len(old)), indices(len(new))
 	for _, key := range []func(rule) string{
-		func(r rule) string { return r.name + "\x00" + r.match },
-		func(r rule) string { return r.match },
+		func(r rule) string { return r.name + "\x00" + r.key },
+		func(r rule) string { return r.key },
 		func(r rule) string { return cmp.Or(r.name, "\x00"+r.match) },
 	} {
 		places := map[string][]int{}

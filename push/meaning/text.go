@@ -14,6 +14,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/cut"
 )
 
 const (
@@ -123,8 +124,8 @@ func brief(m proto.Message) string { return Brief(m, maxValue) }
 
 // Brief returns a message, which is not nil, as a short text. Durations, numbers, booleans and percentages are written
 // as people write them. Other messages are JSON on one line. If the JSON has more runes than the parameter most,
-// which is at least 3, it is cut to this number of runes and ends with "...". A message with a type that this build
-// does not know becomes the name of its type.
+// which is at least 3, it is shortened to this number of runes and ends with "...". A message with a type that this
+// build does not know becomes the name of its type. cut.Cut stands in the place of credentials.
 func Brief(m proto.Message, most int) string {
 	switch m := m.(type) {
 	case *durationpb.Duration:
@@ -137,6 +138,9 @@ func Brief(m proto.Message, most int) string {
 		return strconv.FormatBool(m.GetValue())
 	case *typev3.Percent:
 		return strconv.FormatFloat(m.GetValue(), 'g', -1, 64) + "%"
+	}
+	if public := proto.Clone(m); cut.Message(public) {
+		m = public
 	}
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil { // a type that this build does not know

@@ -22,6 +22,8 @@ var may = map[string][]string{
 	"store/protowalk":               {},
 	"store/pullsecret":              {},
 	"store/credential":              {},
+	"store/cut":                     {},
+	"store/printable":               {},
 	"store/remote":                  {},
 	"store/turns":                   {},
 	"store/scan":                    {"store/loop"},
@@ -74,7 +76,7 @@ var may = map[string][]string{
 	"push/traffic":                {},
 	"push/virtualservice":         {},
 	"push/walk":                   {"push/build/jwt"}, // the key set of an issuer whose keys are missing
-	"push/meaning":                {"push/inspect", "push/manifest", "push/walk"},
+	"push/meaning":                {"push/inspect", "push/manifest", "push/walk", "store/cut"},
 	"push/gateways":               {"store/scrape"}, // the ports of the agent and of Envoy itself
 	"push/extension":              {"store/pullsecret"},
 	"push/istiometrics":           {},
@@ -115,7 +117,7 @@ var may = map[string][]string{
 	"push/budget":                 {},
 	"push/ledger":                 {},
 	"push/serve":                  {"push/agentapi", "push/budget", "store/crash", "push/delta", "push/fanout", "push/ledger", "push/quarantine", "push/view", "push/manifest", "ca/attest"},
-	"push/inspect":                {"push/extension", "push/manifest", "store/mirror", "push/traffic"},
+	"push/inspect":                {"push/extension", "push/manifest", "store/cut", "store/mirror", "push/traffic"},
 	"push/identities":             {"push/build/identity", "ca/attest", "store/asof", "store/loop", "store/mirror"},
 	"push/machines":               {"push/view", "store/kv", "store/machines", "store/mirror"},
 	"push/join":                   {"store/normal/fields", "push/agentapi", "push/fanout", "push/machines", "push/plan", "push/serve", "push/view", "ca/attest", "store/crash", "store/kv", "store/mirror"},
@@ -171,7 +173,7 @@ var may = map[string][]string{
 	"cmd/navarchctl/dump":      {"push/inspect"},
 	"cmd/navarchctl/compare":   {"deploy/fidelity"},
 	"cmd/navarchctl/suggest":   {"cmd/navarchctl/compare", "push/preview"},
-	"cmd/navarchctl/show":      {"cmd/navarchctl/compare", "cmd/navarchctl/dump", "cmd/navarchctl/suggest", "push/describe", "push/inspect", "push/meaning", "push/preview"},
+	"cmd/navarchctl/show":      {"cmd/navarchctl/compare", "cmd/navarchctl/dump", "cmd/navarchctl/suggest", "push/describe", "push/inspect", "push/meaning", "push/preview", "store/printable"},
 	"deploy/*":                 {"*"},
 }
 

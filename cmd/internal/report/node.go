@@ -5,8 +5,8 @@ import (
 	"errors"
 	"unicode/utf8"
 
-	"navarch.io/navarch/cmd/internal/report/cut"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/cut"
 	"navarch.io/navarch/store/intern"
 )
 

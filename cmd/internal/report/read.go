@@ -24,11 +24,18 @@ type Limits struct {
 	Texts        int   // labels and entries of metadata, of all nodes
 	Refusals     int   // refused and withheld versions of all proxies
 	Page         int64 // bytes of one entry *.json
+	Pages        int64 // bytes of all pages
+	Facts        int64 // bytes of all index.json, process.json and envoys.json
+	Held         int64 // bytes of all held.bin
+	Resources    int   // of all held.bin; a resource in memory has about 250 bytes beside its body
+	Lists        int   // of all held.bin
+	Sets         int   // of all held.bin
 }
 
 // Usual has the limits for archives of fleets of up to about 100,000 proxies.
 var Usual = Limits{Compressed: 256 << 20, Decompressed: 1 << 30, Entries: 20_000, Proxies: 200_000, Processes: 512,
-	Texts: 8 << 20, Refusals: 1 << 18, Page: 16 << 20}
+	Texts: 8 << 20, Refusals: 1 << 18, Page: 16 << 20,
+	Pages: 256 << 20, Facts: 32 << 20, Held: 512 << 20, Resources: 1 << 20, Lists: 1 << 18, Sets: 1 << 18}
 
 // Report is a decoded archive. Its owner may change it.
 type Report struct {
@@ -66,7 +73,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // reader contains the state of one Read.
 type reader struct {
-	limits Limits
+	limits Limits // Pages, Facts, Held, Resources, Lists and Sets are what is left of them
 	out    *Report
 	by     map[string]*Process
 	index  bool
@@ -124,7 +131,7 @@ func (in *reader) finish() (*Report, error) {
 func (in *reader) entry(name string, size int64, r io.Reader) error {
 	if name == indexName {
 		in.index = true
-		if err := decode(in, r, size, &in.out.Index); err != nil {
+		if err := decode(r, size, in.limits.Page, &in.limits.Facts, &in.out.Index); err != nil {
 			return err
 		}
 		if in.out.Index.Schema != Schema {
@@ -133,7 +140,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 		return nil
 	}
 	if name == envoysName {
-		return decode(in, r, size, &in.out.Envoys)
+		return decode(r, size, in.limits.Page, &in.limits.Facts, &in.out.Envoys)
 	}
 	rest, is := strings.CutPrefix(name, processes)
 	folder, file, inside := strings.Cut(rest, "/")
@@ -155,7 +162,7 @@ func (in *reader) entry(name string, size int64, r io.Reader) error {
 func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	switch {
 	case file == factsName:
-		return decode(in, r, size, &p.Facts)
+		return decode(r, size, in.limits.Page, &in.limits.Facts, &p.Facts)
 	case file == recordsName && in.out.Snapshot == nil:
 		s, err := mirror.Read(r)
 		in.out.Snapshot = s
@@ -163,14 +170,15 @@ func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	case file == proxiesName:
 		return in.readProxies(p, r)
 	case file == heldName:
-		raw, err := content(r, size)
-		if err == nil {
-			p.Held, err = decodeHeld(raw)
+		if err := take(&in.limits.Held, size); err != nil {
+			return err
 		}
+		held, err := decodeHeld(r, size, &in.limits)
+		p.Held = held
 		return err
 	case strings.HasSuffix(file, ".json"):
 		var page json.RawMessage
-		if err := decode(in, r, size, &page); err != nil {
+		if err := decode(r, size, in.limits.Page, &in.limits.Pages, &page); err != nil {
 			return err
 		}
 		p.Pages[strings.TrimSuffix(file, ".json")] = page
@@ -178,8 +186,11 @@ func (in *reader) part(p *Process, file string, size int64, r io.Reader) error {
 	return nil
 }
 
-// maxLine bounds a line of proxies.jsonl, in bytes.
-const maxLine = 1 << 20
+// Bounds of a line of proxies.jsonl.
+const (
+	maxLine   = 1 << 20 // bytes
+	mostTypes = 64      // a later version may have more types than this one
+)
 
 // readProxies decodes the lines of proxies.jsonl.
 func (in *reader) readProxies(p *Process, r io.Reader) error {
@@ -192,6 +203,9 @@ func (in *reader) readProxies(p *Process, r io.Reader) error {
 		}
 		in.proxies++
 		in.texts += len(one.Node.Labels) + len(one.Node.Metadata)
+		if len(one.Types) > mostTypes {
+			return fmt.Errorf("proxy %d: %d types, at most %d", len(p.Proxies)+1, len(one.Types), mostTypes)
+		}
 		for _, s := range one.Types {
 			in.refusals += len(s.Refused) + len(s.Withheld)
 		}
@@ -213,10 +227,24 @@ func content(r io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode decodes an entry of JSON, of at most Limits.Page bytes, in place of the value of an earlier entry.
-func decode[T any](in *reader, r io.Reader, size int64, into *T) error {
-	if size > in.limits.Page {
-		return fmt.Errorf("%d bytes, at most %d", size, in.limits.Page)
+// take subtracts the size of an entry from the bytes that are left for its kind. The error says that too few are
+// left.
+func take(left *int64, size int64) error {
+	if size > *left {
+		return fmt.Errorf("%d bytes, at most %d are left for entries of this kind", size, *left)
+	}
+	*left -= size
+	return nil
+}
+
+// decode decodes an entry of JSON, of at most `most` bytes, in place of the value of an earlier entry. It subtracts
+// the size from the bytes that are left.
+func decode[T any](r io.Reader, size, most int64, left *int64, into *T) error {
+	if size > most {
+		return fmt.Errorf("%d bytes, at most %d", size, most)
+	}
+	if err := take(left, size); err != nil {
+		return err
 	}
 	raw, err := content(r, size)
 	if err != nil {

@@ -20,7 +20,7 @@
 // # Secrets
 //
 // Private keys of Secrets are never written, whether encrypted or not. Values that look like credentials are cut
-// (report/cut): by the name of their key, or by their form.
+// (store/cut): by the name of their key, or by their form.
 //
 // Owns: the form of the archive.
 // Reads: its arguments only.
@@ -30,9 +30,9 @@ package report
 import (
 	"time"
 
-	"navarch.io/navarch/cmd/internal/report/cut"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/cut"
 	"navarch.io/navarch/store/normal"
 )
 

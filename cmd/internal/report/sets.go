@@ -1,13 +1,15 @@
 package report
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 
-	"navarch.io/navarch/cmd/internal/report/cut"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/cut"
 )
 
 // Sets collects the sets of resources that proxies have. Each resource, and each list of resources, is stored once.
@@ -103,73 +105,98 @@ type Held struct {
 	rows      [][xds.NumTypes]uint64
 }
 
-// Bounds of held.bin. A resource in memory has about 250 bytes beside its body.
-const (
-	mostResources = 1 << 20
-	mostLists     = 1 << 18
-	mostRows      = 1 << 18
-)
+// maxPart bounds the name, version or body of a resource and a list, in bytes.
+const maxPart = 64 << 20
 
-// cursor decodes numbers and byte strings. After its first error it returns zeros.
+// cursor decodes numbers and byte strings from a stream. After its first error it returns zeros.
 type cursor struct {
-	left []byte
+	r    *bufio.Reader
+	left int64 // bytes
 	err  error
 }
 
+// ReadByte implements io.ByteReader.
+func (c *cursor) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.left--
+	}
+	return b, err
+}
+
 func (c *cursor) number(most uint64, what string) uint64 {
-	n, size := binary.Uvarint(c.left)
-	switch {
-	case c.err != nil:
+	if c.err != nil {
 		return 0
-	case size <= 0:
+	}
+	n, err := binary.ReadUvarint(c)
+	switch {
+	case err != nil:
 		c.err = fmt.Errorf("%s: the content ends early", what)
 		return 0
 	case n > most:
 		c.err = fmt.Errorf("%s: %d, at most %d", what, n, most)
 		return 0
 	}
-	c.left = c.left[size:]
 	return n
 }
 
+// count decodes the number of elements that follow, and subtracts it from the number that is left for the archive. An
+// element has at least `size` bytes.
+func (c *cursor) count(left *int, size int64, what string) int {
+	n := int(c.number(uint64(max(*left, 0)), what)) // #nosec G115 -- at most *left
+	if int64(n) > c.left/size {
+		c.err = fmt.Errorf("%s: the content ends early", what)
+		return 0
+	}
+	*left -= n
+	return n
+}
+
+// part decodes bytes after their length. Its memory grows with the bytes that are read.
 func (c *cursor) part(what string) []byte {
-	n := c.number(uint64(len(c.left)), what)
-	if c.err != nil {
+	n := c.number(maxPart, what)
+	if c.err != nil || n == 0 {
 		return nil
 	}
-	if n > uint64(len(c.left)) {
+	if int64(n) > c.left { // #nosec G115 -- at most maxPart
 		c.err = fmt.Errorf("%s: the content ends early", what)
 		return nil
 	}
-	part := c.left[:n:n]
-	c.left = c.left[n:]
+	c.left -= int64(n) // #nosec G115 -- as above
+	part := make([]byte, min(n, 1<<20))
+	_, c.err = io.ReadFull(c.r, part)
+	for c.err == nil && uint64(len(part)) < n {
+		at := len(part)
+		part = append(part, make([]byte, min(n-uint64(at), uint64(at)))...)
+		_, c.err = io.ReadFull(c.r, part[at:])
+	}
 	return part
 }
 
-// decodeHeld decodes held.bin. The error reports an exceeded bound or damage.
-func decodeHeld(raw []byte) (h Held, err error) {
-	c := &cursor{left: raw}
-	for range c.number(mostResources, "resources") {
-		if c.err != nil || len(c.left) == 0 {
+// decodeHeld decodes held.bin, of a size in bytes. It subtracts its resources, lists and sets from the limits. The
+// error reports an exceeded bound or damage.
+func decodeHeld(r io.Reader, size int64, limits *Limits) (h Held, err error) {
+	c := &cursor{r: bufio.NewReader(r), left: size}
+	for range c.count(&limits.Resources, 4, "resources") {
+		kind, err := c.ReadByte()
+		if err != nil {
 			return h, errors.Join(c.err, errors.New("resources: the content ends early"))
 		}
-		t := xds.Type(c.left[0])
-		c.left = c.left[1:]
 		name, version, body := c.part("name"), c.part("version"), c.part("body")
 		if c.err != nil {
 			return h, c.err
 		}
-		if t >= xds.NumTypes {
-			return h, fmt.Errorf("resource %.80q: unknown type %d", name, t)
+		if xds.Type(kind) >= xds.NumTypes {
+			return h, fmt.Errorf("resource %.80q: unknown type %d", name, kind)
 		}
-		h.resources = append(h.resources, xds.Restored(t, string(name), string(version), body))
+		h.resources = append(h.resources, xds.Restored(xds.Type(kind), string(name), string(version), body))
 	}
-	for range c.number(mostLists, "lists") {
+	for range c.count(&limits.Lists, 1, "lists") {
 		if h.lists = append(h.lists, c.part("list")); c.err != nil {
 			return h, c.err
 		}
 	}
-	for range c.number(mostRows, "sets") {
+	for range c.count(&limits.Sets, int64(xds.NumTypes), "sets") {
 		var row [xds.NumTypes]uint64
 		for t := range row {
 			row[t] = c.number(uint64(max(len(h.lists), 1))-1, "set")
@@ -178,8 +205,8 @@ func decodeHeld(raw []byte) (h Held, err error) {
 			return h, c.err
 		}
 	}
-	if c.err == nil && len(c.left) > 0 {
-		c.err = fmt.Errorf("%d bytes too many", len(c.left))
+	if c.err == nil && c.left > 0 {
+		c.err = fmt.Errorf("%d bytes too many", c.left)
 	}
 	return h, c.err
 }
@@ -205,6 +232,9 @@ func (h *Held) Set(number int) (held inspect.Resources, ok bool) {
 			}
 			list = list[n:]
 			if last += step; last < 0 || last >= int64(len(h.resources)) || h.resources[last].Type != xds.Type(t) {
+				return held, false
+			}
+			if len(held[t]) == len(h.resources) { // a resource occurs twice
 				return held, false
 			}
 			held[t] = append(held[t], h.resources[last])

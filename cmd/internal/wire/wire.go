@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/printable"
 )
 
 // dumpableEnv is the variable that, with the value true, omits the protection of this process's memory (undumpable).
@@ -26,9 +27,10 @@ import (
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
 // Main runs cmd and exits the process. SIGINT and SIGTERM end the command's context; a second such signal kills the
-// process at once. Main prints the command's error to standard error. The exit code is 0 for success, the result of
-// the error's method ExitCode if it has one, and otherwise 1. Unless NAVARCH_DUMPABLE=true, other processes cannot
-// read the process's memory, and neither it nor its children write core dumps.
+// process at once. Main prints the command's error to standard error, with control characters escaped. The exit code
+// is 0 for success, the result of the error's method ExitCode if it has one, and otherwise 1. Unless
+// NAVARCH_DUMPABLE=true, other processes cannot read the process's memory, and neither it nor its children write core
+// dumps.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -41,7 +43,7 @@ func Main(cmd *cobra.Command) {
 		err = cmd.ExecuteContext(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, cmd.Name()+":", err)
+		fmt.Fprintln(os.Stderr, cmd.Name()+":", printable.Lines(err.Error()))
 		var exit interface{ ExitCode() int }
 		if errors.As(err, &exit) {
 			os.Exit(exit.ExitCode())

@@ -10,11 +10,9 @@ package show
 import (
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
+
+	"navarch.io/navarch/store/printable"
 )
 
 // Table prints rows in aligned columns; usually the first row is a heading. Rows may have different lengths, and no
@@ -33,13 +31,5 @@ func Table(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable returns text on one line. Characters that unicode.IsPrint rejects, and bytes that are not UTF-8, are
-// escaped as in Go: a terminal of 8 bits reads the byte 0x9b as the start of a command. If it escapes any, it doubles
-// backslashes, too. A text without such characters and bytes is returned unchanged.
-func Printable(text string) string {
-	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-}
+// Printable returns text on one line, without characters that a terminal executes (printable.Line).
+func Printable(text string) string { return printable.Line(text) }

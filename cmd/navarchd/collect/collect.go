@@ -2,7 +2,7 @@
 //
 // Owns: the last lines of the log.
 // Reads: the pages of /debug, the streams of proxies, metrics, goroutines.
-// Never: writes a private key, or a value that looks like a credential (cmd/internal/report/cut); waits for etcd longer
+// Never: writes a private key, or a value that looks like a credential (store/cut); waits for etcd longer
 // than pageTime for each page; makes two parts at once.
 package collect
 

@@ -1,11 +1,14 @@
 package cut
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -22,7 +25,9 @@ const (
 func TestKey(t *testing.T) {
 	for name, want := range map[string]bool{"authorization": true, "X-Api-Key": true, "db_password": true, "clientSecret": true,
 		"GITHUB_TOKEN": true, "set-cookie": true, "secretName": false, "token_header": false, "app": false, "tokenIssuer": false,
-		"etcd-password-file": false, "credentialName": false, "jwks_uri": false, "key": false} {
+		"etcd-password-file": false, "credentialName": false, "jwks_uri": false, "key": false,
+		"db_pwd": true, "passPhrase": true, "pass phrase": true, "x-session-id": true, "x-key": true, "x-honeycomb-team": true,
+		"sessionAffinity": false} {
 		if Key(name) != want {
 			t.Errorf("Key(%q) is %v", name, !want)
 		}
@@ -46,6 +51,89 @@ func TestText(t *testing.T) {
 	} {
 		if got := string(Text([]byte(c.text))); got != c.want && (strings.Contains(got, hidden) || !strings.HasPrefix(c.text, "Authorization")) {
 			t.Errorf("%q became %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// The first part of each text stays, the second one is cut, and the third one stays.
+var examples = map[string][][3]string{
+	"private key in PEM": {{"a ", pem, " b"}},
+	"PEM in base64, which begins 0, 1 or 2 bytes before it": {{"", base64.StdEncoding.EncodeToString([]byte(pem)), ""},
+		{"", base64.StdEncoding.EncodeToString([]byte("\n" + pem)), " x"}, {"a ", base64.StdEncoding.EncodeToString([]byte("xy" + pem)), ""}},
+	"private key in PEM, in hexadecimal": {{"", hex.EncodeToString([]byte(pem)), ""},
+		{"x ", strings.ToUpper(hex.EncodeToString([]byte(pem))), " y"}},
+	"JSON web token":                     {{"header ", jwt, " x"}},
+	"scheme of the header authorization": {{"Bearer ", hidden, ""}, {"x: basic ", hidden, ", y"}, {"ApiKey%20", hidden, ""}},
+	"scheme Token, as the whole value":   {{"Token ", hidden, ""}},
+	"user and password in a URL":         {{"https://", "user:" + hidden, "@etcd:2379/a"}, {"redis://", ":" + hidden, "@h"}},
+	"user and password before a host": {{"", "user:" + hidden, "@tcp(h)/db"}, {"dsn=", "user:" + hidden, "@shard.example"},
+		{"", "user:" + hidden, "@a.example"}},
+	"parameter of a query": {{"/x?access_token=", hidden, "&a=b"}, {"https://h/x?a=b&token=", hidden, ""}, {"?sig=", hidden, "#x"},
+		{"/?X-Amz-Signature=", hidden, ""}, {"?a=b\\u0026client_secret=", hidden, ""}, {"?key=", hidden, ""}},
+	"key of a symmetric JSON web key": {{`{"kty":"oct","k":"`, hidden, `"}`}},
+	"token of GitHub":                 {{"x ", "ghp_" + hidden + hidden, " y"}, {"", "github_pat_" + hidden + hidden, ""}},
+	"token of GitLab":                 {{"", "glpat-" + hidden + hidden, ""}},
+	"token of Slack":                  {{"", "xoxb-123-" + hidden, ""}},
+	"key of AWS":                      {{"x ", "AKIAIOSFODNN7EXAMPLE", " y"}},
+	"key of Google":                   {{"", "AIzaSyA" + hidden + hidden, ""}, {"", "ya29." + hidden + hidden, ""}},
+	"token of Vault":                  {{"", "hvs." + hidden + hidden, ""}},
+	"key of Stripe":                   {{"", "sk_live_" + hidden, ""}},
+}
+
+// Each form of the table has an example; the form alone cuts it, String finds its word, and Text cuts it, too.
+func TestForms(t *testing.T) {
+	for _, f := range forms {
+		if len(examples[f.name]) == 0 {
+			t.Errorf("%s: no example", f.name)
+		}
+		for _, e := range examples[f.name] {
+			text, want := e[0]+e[1]+e[2], e[0]+Cut+e[2]
+			if got := f.text.ReplaceAllString(text, "${1}"+Cut+"${2}"); got != want {
+				t.Errorf("%s: %q became %q, want %q", f.name, text, got, want)
+			}
+			if got := String(text); strings.Contains(got, e[1]) || !Suspects([]byte("\x12\x05"+text)) {
+				t.Errorf("%s: %q became %q", f.name, text, got)
+			}
+			if got := string(Text([]byte(text))); strings.Contains(got, e[1]) {
+				t.Errorf("%s: %q became %q", f.name, text, got)
+			}
+		}
+	}
+	for _, plain := range []string{"proxyv2:1.29@sha256:0123456789abcdef", "/x?page=2&sort=token", "token bucket",
+		"token service.shop is away", "team@shop.example", "outbound|80||a.shop.svc.cluster.local", "12:30 by a@b.example", "asia-east1",
+		"spiffe://cluster.local/ns/a/sa/b"} {
+		if got := String(plain); got != plain {
+			t.Errorf("%q became %q", plain, got)
+		}
+	}
+}
+
+// A message or an object under the key of a credential is cut as a whole, but for the name of a file.
+func TestWhole(t *testing.T) {
+	source := &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: hidden}}
+	raw := &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(hidden)}}
+	file := &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/etc/key.pem"}}
+	m := &tlsv3.CommonTlsContext{TlsCertificates: []*tlsv3.TlsCertificate{{Password: source, PrivateKey: file}, {Password: raw}}}
+	packed, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outer, err := proto.Marshal(packed); err != nil || !Suspects(outer) || !Message(m) {
+		t.Errorf("nothing was cut: %v", err)
+	}
+	if !Message(packed) || strings.Contains(string(packed.Value), hidden) {
+		t.Errorf("%q in an Any", packed.Value)
+	}
+	first, second := m.TlsCertificates[0], m.TlsCertificates[1]
+	if first.Password.GetInlineString() != Cut || string(second.Password.GetInlineBytes()) != Cut ||
+		first.PrivateKey.GetFilename() != "/etc/key.pem" {
+		t.Errorf("%v", m)
+	}
+	got := string(JSON([]byte(`{"password":{"inline_string":"` + hidden + `","a":{"b":["` + hidden + `"]},"filename":"f"},` +
+		`"db_token":{"inlineBytes":"` + hidden + `"},"token_bucket":{"fill_interval":"60s"},"cookie":{"name":"user"}}`)))
+	for _, kept := range []string{`"f"`, `"60s"`, `"user"`} {
+		if !strings.Contains(got, kept) || strings.Contains(got, hidden) {
+			t.Errorf("%s: want %s", got, kept)
 		}
 	}
 }

@@ -55,25 +55,26 @@ func (f *finder) at(text string) bool {
 }
 
 // ofNames are parts of keys whose values are credentials.
-var ofNames = []string{"passw", "secret", "token", "apikey", "api-key", "api_key", "accesskey", "access-key", "access_key",
-	"privatekey", "private-key", "private_key", "credential", "authorization", "cookie", "x-auth"}
+var ofNames = []string{"passw", "passphrase", "pass-phrase", "pass_phrase", "pass phrase", "pwd", "secret", "token",
+	"apikey", "api-key", "api_key", "accesskey", "access-key", "access_key", "privatekey", "private-key", "private_key",
+	"credential", "authorization", "cookie", "x-auth", "x-key", "sessionid", "session-id", "session_id", "honeycomb-team"}
 
-var (
-	names = newFinder(ofNames...)
-	// suspicious finds a word in every text with a credential, except a URL with a password (hasUser).
-	suspicious = newFinder(append([]string{"private key", "ls0tls1crudjti", "eyj", "bearer", "basic", `"oct`, `\"oct`}, ofNames...)...)
-)
+// ofTypes are parts of the names of Envoy's types with fields that are credentials. Encoded messages have the names
+// of their types, but not those of their fields.
+var ofTypes = []string{"tlscontext", "redis", "aws", "extauthz", "basicauth", "apikeyauth", "skywalking", "filebasedmetadata"}
 
-// hasUser reports whether a text has a URL with a user before its host.
+var names = newFinder(ofNames...)
+
+// hasUser reports whether a text has a colon before an @, without a space, quote or slash after the colon.
 func hasUser(text string) bool {
 	for {
-		at := strings.Index(text, "://")
+		at := strings.IndexByte(text, '@')
 		if at < 0 {
 			return false
 		}
-		text = text[at+3:]
-		if end := strings.IndexAny(text, "/@ \t\r\n"); end >= 0 && text[end] == '@' {
+		if before := text[:at]; strings.LastIndexByte(before, ':') > strings.LastIndexAny(before, " \t\r\n/\"'\\") {
 			return true
 		}
+		text = text[at+1:]
 	}
 }

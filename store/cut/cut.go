@@ -2,7 +2,7 @@
 // name of its key (password, token, authorization ...), or for its form (a private key in PEM, a token, a password in
 // a URL). All functions are safe for concurrent use.
 //
-// Owns: the list of names and forms.
+// Owns: the list of names (words.go) and the table of forms (forms.go).
 // Reads: its argument only.
 // Never: keeps a value that it has cut.
 package cut
@@ -27,29 +27,18 @@ const Cut = "[cut]"
 
 // public matches keys that have a word for a credential, but whose values are the name, place or rule of a credential.
 var public = regexp.MustCompile(`(?i)(name|uri|url|path|file|issuer|ttl|header|prefix|location|audiences?|duration)s?$|` +
-	`^(tls_certificate_sds_secret|validation_context_sds_secret)`)
+	`(?i)environment_?variable$|^(tls_certificate_sds_secret|validation_context_sds_secret)`)
 
 // Key reports whether the values of a key are credentials. It searches the name for words such as token, in upper or
 // lower case. It returns false for token_url or secretName, because such values only refer to a credential.
 func Key(name string) bool { return names.in(name) && !public.MatchString(name) }
 
-// forms match values that are credentials whatever their key. The two groups of each expression are retained around
-// Cut.
-var forms = []*regexp.Regexp{
-	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)()`),
-	regexp.MustCompile(`()LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]+()`), // PEM in base64
-	regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{4,}\.?[A-Za-z0-9_-]*()`),
-	regexp.MustCompile(`(?i)(\b(?:bearer|basic|apikey)(?:\s|\\u0020|%20)+)[A-Za-z0-9+/=._~-]{6,}()`),
-	regexp.MustCompile(`(://)[^\s/@:"'\\]*:[^\s/@"'\\]+(@)`),
-	regexp.MustCompile(`(\\?"k\\?"\s*:\s*\\?")[A-Za-z0-9_=-]{8,}(\\?")`), // the key of a symmetric JSON web key
-}
-
 // assigned matches a value after its name and = or a colon, in a line of a log or in JSON that is not complete.
-var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential|authorization)` +
+var assigned = regexp.MustCompile(`(?i)(\b[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|credential|authorization)` +
 	`\\?"?\s?[=:]\s?\\?"?)[^\s",;&]+`)
 
 // Suspects reports whether an encoded message may have a value to cut. It is fast: it searches for words only. false
-// is certain.
+// is certain, unless the message itself, outside of an Any, has a field whose type says that it is a credential.
 func Suspects(encoded []byte) bool {
 	return suspects(unsafe.String(unsafe.SliceData(encoded), len(encoded))) // the string is not retained
 }
@@ -62,7 +51,7 @@ func String(s string) string {
 		return s
 	}
 	for _, form := range forms {
-		s = form.ReplaceAllString(s, "${1}"+Cut+"${2}")
+		s = form.text.ReplaceAllString(s, "${1}"+Cut+"${2}")
 	}
 	return s
 }
@@ -70,7 +59,7 @@ func String(s string) string {
 // Text returns a copy of a text with credentials cut: by form, and by name where = or a colon joins name and value.
 func Text(text []byte) []byte {
 	for _, form := range forms {
-		text = form.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
+		text = form.text.ReplaceAll(text, []byte("${1}"+Cut+"${2}"))
 	}
 	return assigned.ReplaceAll(text, []byte("${1}"+Cut))
 }
@@ -148,21 +137,29 @@ func value(key string, v any) any {
 	case map[string]any:
 		named := isNamed(v)
 		for k, inner := range v {
-			if named && valueFields[k] {
+			switch {
+			case named && valueFields[k]:
 				v[k] = Cut
-				continue
+			case secretFields[key] && !public.MatchString(k), inlineFields[k] && Key(key):
+				v[k] = value(password, inner)
+			default:
+				v[k] = value(k, inner)
 			}
-			v[k] = value(k, inner)
 		}
 	}
 	return v
 }
 
+// password is a key whose value is cut as a whole.
+const password = "password"
+
 // Fields of objects that pair a name and a value, such as headers.
 var (
 	nameFields  = map[string]bool{"key": true, "name": true, "header": true, "header_name": true}
-	valueFields = map[string]bool{"value": true, "values": true, "raw_value": true, "string_match": true, "exact_match": true,
-		"stringMatch": true, "exactMatch": true, "rawValue": true}
+	valueFields = map[string]bool{"value": true, "values": true, "not_values": true, "notValues": true, "raw_value": true,
+		"string_match": true, "exact_match": true, "stringMatch": true, "exactMatch": true, "rawValue": true}
+	// inlineFields are the fields of a source of data that contain the data itself.
+	inlineFields = map[string]bool{"inline_string": true, "inline_bytes": true, "inlineString": true, "inlineBytes": true}
 )
 
 // isNamed reports whether an object pairs a value with the name of a credential.
@@ -192,17 +189,10 @@ func message(m protoreflect.Message, depth int) (found bool) {
 	case *structpb.Struct:
 		return structure(v, depth)
 	}
-	named := false
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		named = named || f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && nameFields[string(f.Name())] && Key(v.String())
-		return true
-	})
+	named := pairs(m)
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if named && valueFields[string(f.Name())] {
-			m.Clear(f)
-			if f.Kind() == protoreflect.StringKind && !f.IsList() {
-				m.Set(f, protoreflect.ValueOfString(Cut))
-			}
+			replace(m, f)
 			found = true
 			return true
 		}
@@ -212,11 +202,40 @@ func message(m protoreflect.Message, depth int) (found bool) {
 	return found
 }
 
+// replace sets a field to Cut. A field that is no text and no list of texts is cleared.
+func replace(m protoreflect.Message, f protoreflect.FieldDescriptor) {
+	m.Clear(f)
+	switch {
+	case f.Kind() != protoreflect.StringKind || f.IsMap():
+	case f.IsList():
+		m.Mutable(f).List().Append(protoreflect.ValueOfString(Cut))
+	default:
+		m.Set(f, protoreflect.ValueOfString(Cut))
+	}
+}
+
+// Field reports whether the values of a field of a message are credentials: by the name of the field, by Envoy's
+// annotation, or by the name that the message pairs with the field. m must be valid.
+func Field(m protoreflect.Message, f protoreflect.FieldDescriptor) bool {
+	return sensitive(f) || valueFields[string(f.Name())] && pairs(m)
+}
+
+// pairs reports whether a message pairs a value with the name of a credential, as a header does.
+func pairs(m protoreflect.Message) (named bool) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		named = f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() && nameFields[string(f.Name())] && Key(v.String())
+		return !named
+	})
+	return named
+}
+
 // field cuts one field of a message.
 func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.Value, depth int) (found bool) {
 	isText := f.Kind() == protoreflect.StringKind
 	isMessage := f.Kind() == protoreflect.MessageKind || f.Kind() == protoreflect.GroupKind
 	switch {
+	case sensitive(f) && (isMessage || f.Kind() == protoreflect.BytesKind):
+		return hide(m, f, v, depth)
 	case f.IsMap():
 		return entries(f, v.Map(), depth)
 	case f.IsList() && isText:
@@ -235,7 +254,7 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	case isText:
 		was := v.String()
 		now := String(was)
-		if secretFields[string(f.Name())] {
+		if sensitive(f) {
 			now = Cut
 		}
 		if now != was {
@@ -250,9 +269,6 @@ func field(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflec
 	}
 	return found
 }
-
-// secretFields are fields of Istio's and Envoy's messages whose values are credentials.
-var secretFields = map[string]bool{"password": true, "access_token": true, "api_key": true, "client_secret": true}
 
 // entries cuts the values of a map.
 func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (found bool) {
@@ -273,32 +289,6 @@ func entries(f protoreflect.FieldDescriptor, m protoreflect.Map, depth int) (fou
 			found = texts(v.Message(), depth+1) || found
 		case f.MapValue().Kind() == protoreflect.MessageKind:
 			found = message(v.Message(), depth+1) || found
-		}
-		return true
-	})
-	return found
-}
-
-// texts cuts the string fields of a message that a map has under the key of a credential, such as the match of a
-// header.
-func texts(m protoreflect.Message, depth int) (found bool) {
-	if s, is := m.Interface().(*structpb.Value); is {
-		v := value("password", s.AsInterface())
-		now, err := structpb.NewValue(v)
-		if err != nil {
-			now = structpb.NewStringValue(Cut)
-		}
-		found = !proto.Equal(s, now)
-		proto.Reset(s)
-		proto.Merge(s, now)
-		return found
-	}
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Kind() == protoreflect.StringKind && !f.IsList() && !f.IsMap() {
-			m.Set(f, protoreflect.ValueOfString(Cut))
-			found = true
-		} else {
-			found = field(m, f, v, depth) || found
 		}
 		return true
 	})
@@ -327,7 +317,7 @@ func structure(s *structpb.Struct, depth int) (found bool) {
 // packed cuts the message in an Any. An Any of an unknown type is cleared if it contains a text with the form of a
 // credential.
 func packed(a *anypb.Any, depth int) bool {
-	if !Suspects(a.Value) {
+	if !Suspects(a.Value) && !suspects(a.TypeUrl) {
 		return false
 	}
 	inner, err := a.UnmarshalNew()

@@ -1,0 +1,17 @@
+package meaning
+
+import "google.golang.org/protobuf/reflect/protoreflect"
+
+// without returns the elements of the first list that the second list lacks, once for each extra occurrence.
+func without(fd protoreflect.FieldDescriptor, l, other protoreflect.List, depth int) (rest []protoreflect.Value) {
+	counts := map[string]int{}
+	for _, sum := range (digester{}).elements(fd, other, depth) {
+		counts[sum]++
+	}
+	for i, sum := range (digester{}).elements(fd, l, depth) {
+		if counts[sum]--; counts[sum] < 0 {
+			rest = append(rest, l.Get(i))
+		}
+	}
+	return rest
+}
