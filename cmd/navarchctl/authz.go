@@ -49,6 +49,10 @@ func authzCheckCommand() *cobra.Command {
 allowed, and the policy with its rule that decides. The client is the workload of the proxy --from, the service account --identity, or,
 without both, a client without a certificate.
 
+The transport is that of the clusters of --from with an endpoint at the port: mTLS, plain text or other TLS. For --identity, and for a
+proxy without such a cluster, it is mTLS at ports that accept the mesh's mTLS, and plain text at others. In plain text a client has no
+identity; its row then says "in plain text".
+
 A NAME alone, as for istioctl x authz check, is --to NAME, and the path is /. --jwt gives the client a token, which is not verified.
 
 An authorization service (action CUSTOM) is not asked: the answer is then marked possible.`,
@@ -82,7 +86,7 @@ func whoCanCommand() *cobra.Command {
 		Long: `Follows one request for each identity through the proxy of the workload that is called. The identities are those that the policies
 of the proxy state in full, those of the servers that the proxy itself calls, and with --config-dir all service accounts of the folder.
 Beside them stand two clients that no policy can state: another service account of the mesh, in another namespace, and a client without
-a certificate.`,
+a certificate. The identities use mTLS at ports that accept the mesh's mTLS, and plain text at others, where they have no identity.`,
 		Example: `  navarchctl who-can --to catalog-6b7d9f8c5-bbbbb.shop GET /items
 
   # Without a server.
@@ -105,8 +109,10 @@ func (q *authzQuery) bind(cmd *cobra.Command) {
 
 // decision is the answer for one client at one port.
 type decision struct {
-	Client     string `json:"client"` // SPIFFE ID, or noCertificate
-	Port       uint32 `json:"port"`   // of the called workload
+	Client string `json:"client"` // SPIFFE ID, or noCertificate
+	Port   uint32 `json:"port"`   // of the called workload
+	// PlainText means that the client has an identity, but does not use mTLS, so policies do not see the identity.
+	PlainText  bool   `json:"plainText,omitempty"`
 	Allowed    bool   `json:"allowed"`
 	Confidence string `json:"confidence"` // walk.Confidence in words
 	// By is the policy rule that decides. Without such a rule it is the reason for the refusal, or states that no
@@ -137,26 +143,71 @@ func (q *authzQuery) target(cmd *cobra.Command) (*subject, []uint32, error) {
 	return s, ports, nil
 }
 
-// decide follows one request of a client at a port of the workload. args are [METHOD] PATH|URL; the default method is
-// GET. An empty identity is a client without a certificate.
-func (q *authzQuery) decide(cmd *cobra.Command, s *subject, args []string, port uint32, identity string) (decision, error) {
-	method, path, host := "GET", args[len(args)-1], "workload"
+// request returns a request to a port of the workload. args are [METHOD] PATH|URL; the default method is GET. The
+// client speaks TLS of its own if the URL begins with https, unless it uses the mesh's mTLS.
+func (q *authzQuery) request(cmd *cobra.Command, s *subject, args []string, port uint32) (walk.Request, error) {
+	method, path, host, scheme := "GET", args[len(args)-1], "workload", "http"
 	if len(args) == 2 {
 		method = strings.ToUpper(args[0])
 	}
 	if u, err := url.Parse(path); err == nil && u.Host != "" {
-		host, path = u.Host, u.RequestURI()
+		host, path, scheme = u.Host, u.RequestURI(), cmp.Or(u.Scheme, scheme)
 	} else if !strings.HasPrefix(path, "/") {
-		return decision{}, fmt.Errorf("path %q: want /PATH or a URL", path)
+		return walk.Request{}, fmt.Errorf("path %q: want /PATH or a URL", path)
 	}
-	r := walk.Request{Scheme: "http", Name: host, Port: port,
-		Headers: map[string]string{":method": method, ":authority": host, ":scheme": "http", ":path": path}}
+	r := walk.Request{Scheme: scheme, Name: host, Port: port,
+		Headers: map[string]string{":method": method, ":authority": host, ":scheme": scheme, ":path": path}}
 	s.address(walk.Inbound, &r)
-	if err := q.client.apply(cmd, &r); err != nil {
-		return decision{}, err
+	err := q.client.apply(cmd, &r)
+	return r, err
+}
+
+// assumed follows one request of a client whose proxy is not known at a port of the workload. The client uses mTLS if
+// it has an identity and the port accepts the mesh's mTLS, as automatic mTLS does; otherwise plain text, or the TLS of
+// the request. An empty identity is a client without a certificate.
+func assumed(s *subject, r walk.Request, identity string) decision {
+	plain := decisionOf(walk.Walk(s.held, walk.Inbound, as(r, "")), r.Port, identity)
+	if identity == "" {
+		return plain
 	}
+	mutual := as(r, identity)
+	mutual.Scheme = "http"
+	result := walk.Walk(s.held, walk.Inbound, mutual)
+	if result.MeshTLS {
+		return decisionOf(result, r.Port, identity)
+	}
+	plain.PlainText = r.Scheme == "http"
+	return plain
+}
+
+// as returns a request of a client with an identity; empty: a client without a certificate of the mesh.
+func as(r walk.Request, identity string) walk.Request {
 	r.Identity = identity
-	return decisionOf(walk.Walk(s.held, walk.Inbound, r), port, identity), nil
+	return r
+}
+
+// sent follows one request from the proxy of a client to a port of the workload. Several clusters of the client may
+// lead to the port; it returns each different decision once. If no cluster does, the transport is assumed, and the
+// confidence is at most likely.
+func sent(from, to *subject, r walk.Request) (all []decision) {
+	for _, call := range from.held.Direct(from.Peer, to.Peer, r.Port, as(r, "")) {
+		v := decision{Client: from.Identity, Port: r.Port, Confidence: walk.Certain.String(), By: call.Broken}
+		if call.Server != nil {
+			v = decisionOf(*call.Server, r.Port, from.Identity)
+		}
+		v.PlainText = call.Upstream.Mode == "plain"
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	if all == nil {
+		v := assumed(to, r, from.Identity)
+		if v.Confidence == walk.Certain.String() {
+			v.Confidence = walk.Likely.String()
+		}
+		all = []decision{v}
+	}
+	return all
 }
 
 // decisionOf derives a decision from a walk: the simulated path of a request through the proxy of a workload. The
@@ -187,13 +238,13 @@ func reasonOf(result walk.Result) string {
 }
 
 func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
-	identity := q.principal
+	var from *subject
 	if q.from != "" {
 		of, err := q.proxy(cmd, q.from)
 		if err != nil {
 			return fmt.Errorf("--from: %w", err)
 		}
-		if identity = of.Identity; identity == "" {
+		if from = of; from.Identity == "" {
 			return fmt.Errorf("the service account of %s is not known: state it by --identity", q.from)
 		}
 	}
@@ -202,21 +253,30 @@ func (q *authzQuery) check(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var all []decision
-	denied := 0
+	denied := map[uint32]bool{}
 	for _, port := range ports {
-		v, err := q.decide(cmd, s, args, port, identity)
+		r, err := q.request(cmd, s, args, port)
 		if err != nil {
 			return err
 		}
-		if all = append(all, v); !v.Allowed {
-			denied++
+		of := []decision{}
+		if from != nil {
+			of = sent(from, s, r)
+		} else {
+			of = append(of, assumed(s, r, q.principal))
 		}
+		for _, v := range of {
+			if !v.Allowed {
+				denied[port] = true
+			}
+		}
+		all = append(all, of...)
 	}
 	if err := q.print(cmd, args, all); err != nil {
 		return err
 	}
-	if denied > 0 {
-		return exitError{exitDenied, fmt.Sprintf("denied at %d of %d ports", denied, len(all))}
+	if len(denied) > 0 {
+		return exitError{exitDenied, fmt.Sprintf("denied at %d of %d ports", len(denied), len(ports))}
 	}
 	return nil
 }
@@ -234,12 +294,12 @@ func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
 	}
 	var all []decision
 	for _, port := range ports {
+		r, err := q.request(cmd, s, args, port)
+		if err != nil {
+			return err
+		}
 		for _, client := range clients {
-			v, err := q.decide(cmd, s, args, port, client)
-			if err != nil {
-				return err
-			}
-			all = append(all, v)
+			all = append(all, assumed(s, r, client))
 		}
 	}
 	return q.print(cmd, args, all)
@@ -249,17 +309,20 @@ func (q *authzQuery) whoCan(cmd *cobra.Command, args []string) error {
 func (q *authzQuery) print(cmd *cobra.Command, args []string, all []decision) error {
 	r, table := rows{value: all}, [][]string{{"PORT", "CLIENT", "ANSWER", "CONFIDENCE", "BY"}}
 	for _, v := range all {
-		answer := "denied"
+		answer, client := "denied", v.Client
+		if v.PlainText {
+			client += ", in plain text"
+		}
 		if v.Allowed {
 			answer = "allowed"
 			r.names = append(r.names, v.Client)
 		}
-		table = append(table, []string{strconv.FormatUint(uint64(v.Port), 10), v.Client, answer, v.Confidence, v.By})
+		table = append(table, []string{strconv.FormatUint(uint64(v.Port), 10), client, answer, v.Confidence, v.By})
 	}
 	r.table = func(w io.Writer, _ bool) error { return show.Table(w, table) }
 	if path := args[len(args)-1]; len(all) > 0 && strings.HasPrefix(path, "/") {
 		words := []string{"why", "--to", q.to, fmt.Sprintf("http://workload:%d%s", all[0].Port, path)}
-		if client := all[0].Client; client != noCertificate {
+		if client := all[0].Client; client != noCertificate && !all[0].PlainText {
 			words = append(words, "--identity", client)
 		}
 		if q.to != "" {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +24,7 @@ import (
 
 // testFile is the content of a file of cases.
 type testFile struct {
-	Cases []testCase `json:"cases"`
+	Cases []json.RawMessage `json:"cases"` // of testCase
 }
 
 // testCase is one request with its expected outcome. Without --envoy and --file, exactly one of From and To is
@@ -100,6 +103,37 @@ request may have method, url, headers, address, client, identity and claims (of 
 	return cmd
 }
 
+// parseCases decodes a file of cases. An error names the case and the field.
+func parseCases(raw []byte) (all []testCase, err error) {
+	var of testFile
+	if err := yaml.UnmarshalStrict(raw, &of); err != nil {
+		return nil, err
+	}
+	for i, text := range of.Cases {
+		var c testCase
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&c); err != nil {
+			var named struct{ Name string }
+			_ = json.Unmarshal(text, &named) // without a name, the number identifies the case
+			return nil, fmt.Errorf("cases[%d] %q: %w", i, named.Name, fieldError(err))
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// fieldError words an error of the JSON decoder for authors of YAML: the field, what it has, and what it wants.
+func fieldError(err error) error {
+	var typed *json.UnmarshalTypeError
+	if !errors.As(err, &typed) {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	want := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Map: "a map", reflect.Struct: "a map", reflect.String: "a string",
+		reflect.Int: "a number"}[typed.Type.Kind()]
+	return fmt.Errorf("%s: has a value of type %s, want %s", typed.Field, typed.Value, want)
+}
+
 func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 	var all []tested
 	failed := 0
@@ -108,14 +142,14 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 		if err != nil {
 			return err
 		}
-		var of testFile
-		if err := yaml.UnmarshalStrict(raw, &of); err != nil {
+		cases, err := parseCases(raw)
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		if len(of.Cases) == 0 {
+		if len(cases) == 0 {
 			return fmt.Errorf("%s: cases: the list is empty", file)
 		}
-		for i, c := range of.Cases {
+		for i, c := range cases {
 			result, err := q.one(cmd, c)
 			if err != nil {
 				return fmt.Errorf("%s: cases[%d] %q: %w", file, i, c.Name, err)

@@ -11,7 +11,7 @@
 //
 // # Codes
 //
-// Risks of one view: NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, NP401 to NP403, NP405 and
+// Risks of one view: NP101, NP102, NP110 to NP114, NP201, NP210 to NP215, NP301 to NP303, and NP401 to
 // NP406. NP401, NP406 and the rules that a plan leaves out (NP211, NP214) need facts from the caller (View). Risks of
 // reach: NP501 to NP504 (Reach). Callers decide NP506 (by the budgets of ingestion), NP601 (by the planner's counts of
 // changed resources), NP602 (by a run of Envoy) and NP603 (store/normal).
@@ -77,6 +77,9 @@ type View struct {
 	// Objects returns the objects that made a resource, as "Kind namespace/name". If it is nil, risks name only the
 	// objects that the messages name.
 	Objects func(t xds.Type, name string) []string
+	// Edited are the objects of the change, as "Kind namespace/name". They decide the differences between the two
+	// configurations. nil: they are unknown.
+	Edited []string
 	// Exists reports whether an object "Kind namespace/name" exists after the change. If it is nil, all objects exist.
 	Exists func(object string) bool
 	// PlainCallers are the workloads that are known to call in plain text, as "name.namespace".

@@ -198,6 +198,9 @@ func (s *summing) result() Summary {
 type Reach struct {
 	// MeshWide are the objects of the change that apply to the whole mesh, as "Kind namespace/name".
 	MeshWide []string
+	// Edited are the objects of the change, as "Kind namespace/name"; nil: unknown. At most maxSubjects objects are
+	// named as the cause.
+	Edited []string
 	// Proxies counts the proxies whose configuration changes, and All counts all proxies. All is at least Proxies.
 	Proxies, All int
 	// Views are the numbers of views before and after the change.
@@ -219,6 +222,10 @@ const (
 // Risks returns the risks of reach: those of the figures, then Found. Long texts are cut. The result is not sorted; nil
 // without risks.
 func (r Reach) Risks() (all []Risk) {
+	var cause []string
+	if len(r.Edited) <= maxSubjects {
+		cause = r.Edited
+	}
 	for _, object := range r.MeshWide {
 		all = append(all, Risk{Code: MeshWide, Level: Medium, Subject: clip(object), Objects: []string{object},
 			Text: "the object applies to the whole mesh"})
@@ -228,15 +235,15 @@ func (r Reach) Risks() (all []Risk) {
 		if r.Proxies*100 > r.All*mostProxies {
 			level = High
 		}
-		all = append(all, Risk{Code: ManyProxies, Level: level, Subject: "reach",
+		all = append(all, Risk{Code: ManyProxies, Level: level, Subject: "reach", Objects: cause,
 			Text: fmt.Sprintf("%d of %d proxies get something else (%s)", r.Proxies, r.All, percent(uint64(r.Proxies), uint64(r.All)))})
 	}
 	if r.Views[0] > 0 && r.Views[1] > 2*r.Views[0] {
-		all = append(all, Risk{Code: ViewsMultiply, Level: Medium, Subject: "reach",
+		all = append(all, Risk{Code: ViewsMultiply, Level: Medium, Subject: "reach", Objects: cause,
 			Text: fmt.Sprintf("views %d -> %d", r.Views[0], r.Views[1])})
 	}
 	if r.Bytes[0] > 0 && (r.Bytes[1]-r.Bytes[0])*100 > r.Bytes[0]*muchGrowth {
-		all = append(all, Risk{Code: BytesGrow, Level: Medium, Subject: "reach",
+		all = append(all, Risk{Code: BytesGrow, Level: Medium, Subject: "reach", Objects: cause,
 			Text: fmt.Sprintf("bytes per proxy %d -> %d", r.Bytes[0], r.Bytes[1])})
 	}
 	for _, risk := range r.Found {

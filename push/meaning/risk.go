@@ -53,6 +53,7 @@ const (
 	PlainRefused      Code = "NP401"
 	AccessWidens      Code = "NP402"
 	AllowAppears      Code = "NP403"
+	AccessNarrows     Code = "NP404"
 	Unenforceable     Code = "NP405"
 	SecretRefused     Code = "NP406"
 	MeshWide          Code = "NP501"
@@ -89,8 +90,9 @@ var Titles = map[Code]string{
 	ProtocolChanges:   "a port changes its protocol",
 	ChainMatchChanges: "the matches of inbound filter chains change",
 	PlainRefused:      "mTLS becomes STRICT where workloads call in plain text",
-	AccessWidens:      "PERMISSIVE or DISABLE widens access",
+	AccessWidens:      "a weaker mTLS mode, or policies that allow more or deny less, widen access",
 	AllowAppears:      "an ALLOW policy appears where there was none, so all else is denied",
+	AccessNarrows:     "policies refuse requests that they allowed before",
 	Unenforceable:     "traffic is refused because a setting cannot be enforced",
 	SecretRefused:     "a Secret is named that the proxies may not have",
 	MeshWide:          "an object applies to the whole mesh",
@@ -173,15 +175,38 @@ type riskKey struct {
 func (r Risk) key() riskKey { return riskKey{r.Code, r.Level, r.Subject, r.Text} }
 
 // add adds a risk of a resource. objects are the objects that the messages name, as "Kind namespace/name". Without
-// them, View.Objects names the objects.
+// them, View.Objects names the objects, and of these edited selects those that the change edits.
 func (a *assessment) add(code Code, level Level, t xds.Type, resource, subject string, objects []string, format string, args ...any) {
 	objects = slices.Clone(objects)
 	if len(objects) == 0 && a.Objects != nil {
-		objects = append(objects, a.Objects(t, resource)...)
+		objects = a.edited(a.Objects(t, resource), "")
 	}
 	slices.Sort(objects)
 	a.risks = append(a.risks, Risk{Code: code, Level: level, Subject: clip(subject), Text: clip(fmt.Sprintf(format, args...)),
 		Objects: slices.Compact(objects)})
+}
+
+// edited returns those of several objects that the change edits, because they decide the difference. If the change
+// edits none of the objects, it returns the only object of the change whose name begins with a prefix: a removed
+// object, or one that decides by way of other objects. Otherwise it returns all objects.
+func (a *assessment) edited(objects []string, prefix string) (all []string) {
+	for _, object := range objects {
+		if slices.Contains(a.Edited, object) {
+			all = append(all, object)
+		}
+	}
+	if len(all) > 0 {
+		return all
+	}
+	for _, object := range a.Edited {
+		if strings.HasPrefix(object, prefix) {
+			all = append(all, object)
+		}
+	}
+	if len(all) == 1 {
+		return all
+	}
+	return slices.Clone(objects)
 }
 
 // object returns a list with "KIND NAME"; nil for an empty name.

@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,12 +32,19 @@ func (a *assessment) assessCluster(p Pair) {
 	}
 	of := a.cluster(p)
 	b, c := of.old, of.new
+	rule := object("DestinationRule", cmp.Or(c.rule, b.rule)) // a rule that is gone decides too
+	clear := "requests are sent in the clear"
+	if peers := a.editedPeers(name); b.tls.mode != c.tls.mode && len(peers) > 0 && (len(rule) == 0 || !slices.Contains(a.Edited, rule[0])) {
+		rule = peers
+	} else if len(rule) > 0 { // servers do not follow the rule
+		clear += ", and servers that require mTLS refuse them: 503 (UF or UC)"
+	}
 	risk := func(code Code, level Level, format string, args ...any) {
-		a.add(code, level, xds.Cluster, name, "cluster "+shortCluster(name), object("DestinationRule", c.rule), format, args...)
+		a.add(code, level, xds.Cluster, name, "cluster "+shortCluster(name), rule, format, args...)
 	}
 	switch {
 	case b.tls.mode != c.tls.mode && b.tls.mode != plainText && strings.TrimPrefix(c.tls.mode, proxyPrefix) == plainText:
-		risk(TLSMode, High, "TLS %s -> %s: requests are sent in the clear", b.tls.mode, c.tls.mode)
+		risk(TLSMode, High, "TLS %s -> %s: %s", b.tls.mode, c.tls.mode, clear)
 	case b.tls.mode != c.tls.mode:
 		risk(TLSMode, Medium, "TLS %s -> %s", b.tls.mode, c.tls.mode)
 	case b.tls.names != c.tls.names:
@@ -63,6 +71,27 @@ func (a *assessment) assessCluster(p Pair) {
 	}
 	a.fall("cluster "+shortCluster(name), xds.Cluster, name, usableIn(b.endpoints), usableIn(c.endpoints))
 	a.refusedSecrets("cluster "+shortCluster(name), xds.Cluster, name, b.tls.secrets, c.tls.secrets)
+}
+
+// editedPeers returns the PeerAuthentications of the change that may decide whether the endpoints of a cluster accept
+// mTLS: those of the namespace of its host, or else all.
+func (a *assessment) editedPeers(cluster string) []string {
+	var all, own []string
+	_, _, _, host, _ := xds.ParseCluster(cluster)
+	for _, object := range a.Edited {
+		name, is := strings.CutPrefix(object, peerAuthentication)
+		if !is {
+			continue
+		}
+		all = append(all, object)
+		if namespace, _, _ := strings.Cut(name, "/"); strings.HasPrefix(host[strings.IndexByte(host, '.')+1:]+".", namespace+".") {
+			own = append(own, object)
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return all
 }
 
 // closedCluster reports whether a cluster is static and has no endpoints. The planner emits such a cluster if

@@ -22,6 +22,7 @@ func (a *assessment) assessListener(name string, existed bool, c *listenerChange
 		new, is := c.new[subject]
 		if was && is {
 			a.chains(name, subject, c.inbound, old, new)
+			a.access(name, c.inbound, old, new)
 		}
 	}
 	if c.inbound {
@@ -97,6 +98,9 @@ func (a *assessment) modes(name string, old, new map[string]group) {
 		}
 		b, c := strictness(was.mode()), strictness(new[subject].mode())
 		port := strings.TrimPrefix(strings.TrimPrefix(subject, "inbound "), "inbound, ")
+		if b > 0 && c == 0 {
+			a.nameless(name, true, new[subject])
+		}
 		switch {
 		case b < 0 || c < 0 || b == c:
 		case new[subject].mode() == strict:
@@ -107,13 +111,31 @@ func (a *assessment) modes(name string, old, new map[string]group) {
 	}
 	if len(stricter) > 0 && len(a.PlainCallers) > 0 {
 		callers := slices.Sorted(slices.Values(a.PlainCallers))
-		a.add(PlainRefused, High, xds.Listener, name, "inbound", nil, "mTLS becomes STRICT for %s, and these workloads call in plain text: %s",
+		a.add(PlainRefused, High, xds.Listener, name, "inbound", a.peers(name),
+			"mTLS becomes STRICT for %s, and these workloads call in plain text: %s",
 			list(stricter), list(callers))
 	}
 	if len(wider) > 0 {
-		a.add(AccessWidens, Medium, xds.Listener, name, "inbound", nil, "callers without mTLS get access: mTLS of %s", list(wider))
+		a.add(AccessWidens, Medium, xds.Listener, name, "inbound", a.peers(name), "callers without mTLS get access: mTLS of %s", list(wider))
 	}
 }
+
+// peers returns the PeerAuthentications that decide the mTLS modes of a listener after the change; nil if they are
+// unknown.
+func (a *assessment) peers(listener string) (all []string) {
+	if a.Objects == nil {
+		return nil
+	}
+	for _, object := range a.Objects(xds.Listener, listener) {
+		if strings.HasPrefix(object, peerAuthentication) {
+			all = append(all, object)
+		}
+	}
+	return a.edited(all, peerAuthentication)
+}
+
+// peerAuthentication is the beginning of the names of PeerAuthentications.
+const peerAuthentication = "PeerAuthentication "
 
 // policySubject names the traffic of a listener's policies.
 func policySubject(name string, inbound bool) string {

@@ -26,12 +26,16 @@ const maxApart = 20_000
 // maxPlain is the maximum number of workloads without mTLS that risks name.
 const maxPlain = 100
 
+// maxEdited is the maximum number of objects of a change that risks may name.
+const maxEdited = 1000
+
 // judge finds the facts and risks of views. It decodes each resource once.
 type judge struct {
 	base    *plan.Base
 	sees    Sees
 	after   *mirror.Snapshot // the source's snapshot after the change, not resolved
 	plain   []string         // result of plainCallers
+	edited  []string         // result of editedObjects
 	decoder meaning.Decoder
 	apart   map[Pair][2]proto.Message // cache of decodePair
 }
@@ -39,7 +43,8 @@ type judge struct {
 // judged returns the facts and risks of p. base is the planned copy, c the change, and views the number of visible
 // views after the change.
 func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees Sees, views int) meaning.Summary {
-	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees)}
+	j := &judge{base: base, sees: sees, after: c.New, apart: map[Pair][2]proto.Message{}, plain: plainCallers(c.New, sees),
+		edited: editedObjects(c, sees)}
 	groups := alike(p.Views)
 	all := func(yield func(meaning.View) bool) {
 		for _, g := range groups {
@@ -48,7 +53,7 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 			}
 		}
 	}
-	reach := meaning.Reach{MeshWide: meshWide(c), Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views},
+	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views},
 		Bytes: growth(p.Views), Found: patchRisks(base.Planner, c, sees)}
 	return meaning.Over(all, reach)
 }
@@ -132,6 +137,17 @@ func plainCallers(s *mirror.Snapshot, sees Sees) (all []string) {
 	return all
 }
 
+// editedObjects returns the visible objects of a change, as "Kind namespace/name", sorted; at most maxEdited.
+func editedObjects(c mirror.Change, sees Sees) (all []string) {
+	for _, e := range c.Edits {
+		if key := e.Key(); sees.of(key.Namespace) && len(all) < maxEdited {
+			all = append(all, nameOf(key))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // exists reports whether a snapshot has a record of an object, named as "Kind namespace/name".
 func exists(s *mirror.Snapshot, name string) bool {
 	word, rest, _ := strings.Cut(name, " ")
@@ -181,7 +197,7 @@ var pairs intern.Table[Pair]
 
 // view returns a view for package meaning.
 func (j *judge) view(v *View, proxies int) meaning.View {
-	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain,
+	out := meaning.View{Label: v.Label, Proxies: proxies, PlainCallers: j.plain, Edited: j.edited,
 		Before: j.decoder.Set(v.Before), After: j.decoder.Set(v.After),
 		Exists:      func(name string) bool { return exists(j.after, name) },
 		Objects:     func(t xds.Type, name string) []string { return j.objects(v.after, t, name) },

@@ -1,11 +1,15 @@
 package walk
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
 	"navarch.io/navarch/push/xds"
 )
@@ -23,6 +27,8 @@ type Call struct {
 	// Cluster and Endpoint are the client's cluster, and the address of the server in it; empty: the request does not
 	// leave the client's proxy, or no endpoint has an address of the server.
 	Cluster, Endpoint string
+	// Upstream is the transport security of the client towards Endpoint; the zero Upstream without an Endpoint.
+	Upstream Upstream
 	// TLS states the facts of the transport security between the proxies, one line each.
 	TLS []string
 	// Broken is the reason why the request does not get from one proxy to the other. It is empty if the request
@@ -49,12 +55,47 @@ func Between(client, server Peer, r Request) Call {
 	}
 	c.Cluster, c.Endpoint = to.Cluster, endpoint
 	tls := to.byEndpoint[endpoint]
+	c.Upstream = tls
 	if c.Broken = c.secure(client, server, tls, r.Time); c.Broken != "" {
 		return c
 	}
 	result := Walk(server.Held, Inbound, arriving(client, r, c.Client, endpoint, tls))
 	c.Server = &result
 	return c
+}
+
+// Direct follows a request from a client's proxy to a port of a server's, as each of the client's outbound clusters
+// with an endpoint there sends it. It does not follow the client's listeners and routes: Call.Client has no steps. A
+// request without the address of its client gets the address of the client's proxy. The result is nil if no cluster of
+// the client has an endpoint at the port. m is the configuration of the client's proxy.
+func (m *Messages) Direct(client, server Peer, port uint32, r Request) (all []Call) {
+	for _, name := range slices.Sorted(maps.Keys(m.clusters)) {
+		if strings.HasPrefix(name, "inbound|") {
+			continue
+		}
+		cluster := m.clusters[name]
+		cla := cluster.GetLoadAssignment()
+		if cluster.GetType() == clusterv3.Cluster_EDS {
+			cla = m.endpoints[name]
+		}
+		_, byEndpoint := upstream(cluster, cla)
+		for _, address := range server.Addresses {
+			endpoint := fmt.Sprintf("%s:%d", address, port) // as addressOf
+			tls, is := byEndpoint[endpoint]
+			if !is {
+				continue
+			}
+			c := Call{Cluster: name, Endpoint: endpoint, Upstream: tls, Client: Result{Sent: r.Headers}}
+			if c.Broken = c.secure(client, server, tls, r.Time); c.Broken == "" {
+				arrived := arriving(client, r, c.Client, endpoint, tls)
+				arrived.From = cmp.Or(r.From, arrived.From)
+				result := Walk(server.Held, Inbound, arrived)
+				c.Server = &result
+			}
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // meets returns the first destination with an endpoint at one of the addresses, and that endpoint; the zero

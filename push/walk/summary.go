@@ -19,7 +19,7 @@ func (r Result) Summary() string {
 	}
 	switch r.Outcome {
 	case Unserved:
-		return "no listener of the proxy takes the connection"
+		return "no listener of the proxy takes the connection" + r.elsewhere()
 	case Closed:
 		return "the proxy closes the connection: " + last
 	case Waiting:
@@ -39,6 +39,16 @@ func (r Result) Summary() string {
 		return "the route has no cluster, so the proxy answers 503"
 	}
 	return "the proxy sends the request to " + strings.Join(to, ", or to ")
+}
+
+// elsewhere names the ports of the proxy's listeners, as the end of a sentence; empty if they are unknown. A request to
+// a gateway has the port of the Service, and the gateway listens at the Service's target port.
+func (r Result) elsewhere() string {
+	if len(r.listening) == 0 {
+		return ""
+	}
+	ports := strings.ReplaceAll(strings.Trim(fmt.Sprint(r.listening), "[]"), " ", ", ")
+	return fmt.Sprintf(", which listens at port %s (the targetPort of a Service in front of it)", ports)
 }
 
 // String returns the name of the cluster, its weight if the route is weighted, and its number of endpoints. For a

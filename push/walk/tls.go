@@ -31,6 +31,7 @@ func (w *walker) handshake(chain *listenerv3.FilterChain) bool {
 		return w.serverTLS(context)
 	}
 	w.step("asks for a certificate")
+	w.result.MeshTLS = true
 	validation := context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext()
 	if w.Identity != "" && (len(sansOf(validation)) == 0 || slices.ContainsFunc(sansOf(validation), w.hasName)) {
 		w.peer, w.ended = w.Identity, true

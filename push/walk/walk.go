@@ -187,12 +187,17 @@ type Result struct {
 	// ns[NAMESPACE]-policy[NAME]-rule[INDEX]. The rule denies or allows. Policy is empty if no rule of that filter
 	// matched.
 	Policy string
+	// MeshTLS means that the last filter chain of the walk terminates the mesh's mTLS, so it asks for the identity of
+	// the client.
+	MeshTLS bool
 	// Confidence is the confidence in the answer. Doubts are the reasons why the confidence is not Certain, one
 	// clause each.
 	Confidence Confidence
 	Doubts     []string
 	// Admission is the confidence in the decision of the policies alone. It is set only if Outcome is Forwarded.
 	Admission Confidence
+	// listening has the ports of the proxy's listeners, if none of them serves the address.
+	listening []uint32
 }
 
 // walker is the state of a walk.
@@ -279,9 +284,25 @@ func (w *walker) enter(direction Direction) {
 	}
 	if own == nil {
 		w.step("not redirected, and nothing listens at %s", net.JoinHostPort(w.Address, fmt.Sprint(w.Port)))
+		if direction == Inbound {
+			w.result.listening = w.listening()
+		}
 		return
 	}
 	w.accept(own)
+}
+
+// listening returns the ports at which the proxy's TCP listeners accept connections, sorted.
+func (w *walker) listening() (ports []uint32) {
+	for l := range w.Listeners() {
+		a := l.GetAddress().GetSocketAddress()
+		if binds := l.GetBindToPort() == nil || l.GetBindToPort().GetValue(); binds && a.GetPortValue() > 0 &&
+			a.GetProtocol() == corev3.SocketAddress_TCP {
+			ports = append(ports, a.GetPortValue())
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 // isAt reports whether a TCP listener has an address, and the connection's port.

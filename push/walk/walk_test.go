@@ -78,6 +78,10 @@ func TestSummaries(t *testing.T) {
 			{Name: "api:80", Domains: []string{"api"}, Routes: []*routev3.Route{
 				unreadable, weighted, redirect, route("/a", "outbound|80||empty")}}}},
 		&clusterv3.Cluster{Name: "outbound|80||empty"})
+	if got, want := Walk(held, Inbound, Request{Scheme: "http", Address: "10.0.0.1", Port: 8080}).Summary(),
+		"no listener of the proxy takes the connection, which listens at port 80, 81, 82, 5000 (the targetPort of a Service in front of it)"; got != want {
+		t.Errorf("inbound: %q, want %q", got, want)
+	}
 	for _, c := range []struct {
 		host, path string
 		port       uint32

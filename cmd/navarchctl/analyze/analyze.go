@@ -20,9 +20,11 @@ import (
 	"strings"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/judge"
 	"navarch.io/navarch/push/resolve"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
@@ -90,12 +92,35 @@ func newWorld(in Input, c Config) *world {
 	for _, p := range slices.Concat(in.Problems, more) {
 		w.problem(p)
 	}
-	_, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
+	known, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	for _, p := range unresolved {
 		w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,
 			Message: p.Message})
 	}
+	w.judge(known)
 	return w
+}
+
+// judge adds the findings of the checks that need types of Envoy: CUSTOM policies whose provider cannot be queried, and
+// values of EnvoyFilters that Envoy's messages do not have. Without the mesh configuration the providers are unknown.
+func (w *world) judge(known *mirror.Snapshot) {
+	id := normal.New(w.Normal).MeshID()
+	if w.byID[w.id(id.Group, id.Kind, id.Namespace, id.Name)] == nil {
+		known = nil
+	}
+	for _, kind := range []model.Kind{model.KindAuthorizationPolicy, model.KindEnvoyFilter} {
+		for r := range each[model.Record](w, kind) {
+			refused, warned := judge.Record(r, known)
+			if kind == model.KindEnvoyFilter {
+				warned = nil // the conversion to records and other checks have these
+			}
+			for _, err := range slices.Concat(refused, warned) {
+				p := model.ProblemOf(err, r.Meta().Key)
+				w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer,
+					Severity: p.Severity, Message: p.Message})
+			}
+		}
+	}
 }
 
 // problem adds the finding for a problem of the conversion to records. If the analysis added a Pod for a workload,

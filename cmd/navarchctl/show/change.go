@@ -80,7 +80,9 @@ func (c Change) Text(w io.Writer) error {
 	for _, line := range c.Raw {
 		fmt.Fprintln(w, " "+Printable(line))
 	}
-	fmt.Fprintln(w, " "+c.unchanged()+c.problems())
+	if len(c.Refused) == 0 || c.Summary.Views > 0 { // otherwise nothing was planned
+		fmt.Fprintln(w, " "+c.unchanged()+c.problems())
+	}
 	for _, p := range c.NewProblems {
 		fmt.Fprintln(w, " + "+Printable(p))
 	}
@@ -107,7 +109,10 @@ func (c Change) headline() string {
 		first, least = "At least ", "at least "
 	}
 	text := fmt.Sprintf("Plan at revision %d: %s.", c.Revision, cmp.Or(strings.Join(objects, ", "), "no object differs"))
-	if c.Summary.Views == 0 {
+	switch {
+	case len(c.Refused) > 0 && c.Summary.Views == 0:
+		return text + " Nothing was planned, because objects are refused."
+	case c.Summary.Views == 0:
 		return text + " No proxy gets something else."
 	}
 	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
@@ -158,7 +163,11 @@ func (c Change) affected() string {
 func (c Change) unchanged() string {
 	var words []string
 	for _, area := range c.Summary.Unchanged() {
-		words = append(words, area.String())
+		word := area.String()
+		if area == meaning.Inbound { // lines about policies begin with the word inbound too
+			word = "inbound ports"
+		}
+		words = append(words, word)
 	}
 	if len(words) == 0 {
 		return ""

@@ -59,7 +59,7 @@ func TestChangeText(t *testing.T) {
  cluster api.shop:80|v2                new: ISTIO_MUTUAL, LEAST_REQUEST, 0 endpoints  (1 of 7 views, 4 proxies, such as web-0.shop)
  cluster a and 1,301 more TLS SIMPLE -> MUTUAL
  and 1,200 more differences
- no change in endpoints, inbound, policies, listeners, Secrets, extensions.  Problems: 1 new, 0 gone.
+ no change in endpoints, inbound ports, policies, listeners, Secrets, extensions.  Problems: 1 new, 0 gone.
  + VirtualService shop/api: spec.http[1]: never used
  1.2 MB in all.
  replica xds-2 did not answer: its proxies are not counted.
@@ -72,7 +72,7 @@ func TestChangeText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = "Plan at revision 7: no object differs. No proxy gets something else.\n" +
-		" no change in routes, clusters, endpoints, inbound, policies, listeners, Secrets, extensions.  Problems: 0 new, 0 gone.\n"
+		" no change in routes, clusters, endpoints, inbound ports, policies, listeners, Secrets, extensions.  Problems: 0 new, 0 gone.\n"
 	if b.String() != want {
 		t.Errorf("nothing changes: %q", b.String())
 	}

@@ -15,3 +15,7 @@ type TrafficSource struct {
 	Sidecar *model.Sidecar                     // the Sidecar with the ingress or egress listener; nil without a Sidecar
 	Egress  int                                // the number of the Sidecar's egress listener, from 1; 0 for other listeners
 }
+
+// ModeSource names the PeerAuthentications, with their fields, that set the mTLS modes of the ports of an inbound
+// listener. The Spec of the listener only has the modes. ModeSource is comparable.
+type ModeSource struct{ Peers intern.List[model.Place] }

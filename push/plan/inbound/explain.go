@@ -1,17 +1,23 @@
 package inbound
 
 import (
+	"fmt"
+	"slices"
+
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/proxyless"
 	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
 // Explain returns the Spec (all inputs of the build) of a resource of the workload. For listeners, and for clusters of
 // a Sidecar's ingress listeners, front.TrafficSource values follow, which name the services and the Sidecar of the
-// resource. It returns nil if the workload has no such resource.
+// resource. A front.ModeSource is the last value for listeners whose mTLS modes PeerAuthentications set. It returns nil
+// if the workload has no such resource.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
 	if spec == nil {
@@ -38,5 +44,40 @@ func (wl *Workload) Explain(of xds.Ref) []any {
 	if len(wl.services) == 0 && ingress != nil {
 		out = append(out, front.TrafficSource{Sidecar: ingress})
 	}
+	if peers := wl.deciding(spec); len(peers) > 0 {
+		out = append(out, front.ModeSource{Peers: places.List(peers...)})
+	}
 	return out
+}
+
+var places intern.Table[model.Place]
+
+// deciding returns the PeerAuthentications that set the modes of the ports of a listener, with their fields, each once.
+func (wl *Workload) deciding(spec any) (all []model.Place) {
+	var ports []uint32
+	switch spec := spec.(type) {
+	case listener.VirtualInbound:
+		for _, p := range spec.Ports.All() {
+			ports = append(ports, p.Port)
+		}
+		ports = append(ports, 0)
+	case listener.Ingress:
+		ports = append(ports, spec.Inner.Port)
+	case proxyless.Server:
+		ports = append(ports, spec.Port)
+	}
+	for _, port := range ports {
+		_, by, ofPort := input.FirstPeer(wl.peers, port)
+		if by == nil {
+			continue
+		}
+		at := model.Place{Key: by.Key, Field: "spec.mtls"}
+		if ofPort {
+			at.Field = fmt.Sprintf("spec.portLevelMtls[%d]", port)
+		}
+		if !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	return all
 }

@@ -1,0 +1,284 @@
+package meaning
+
+import (
+	"maps"
+	"slices"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// access is the enforced rules of the AuthorizationPolicies of one port, by name.
+type access struct {
+	allow, deny map[string]*rbacv3.Policy
+	allows      bool // the port has an ALLOW filter
+	closed      bool // the port refuses traffic because a policy cannot be enforced
+}
+
+// accessOf returns the access of a group of chains. The chains of a port have the same policies. HTTP chains have all
+// parts of the policies, so TCP chains count only without HTTP chains.
+func accessOf(g group) access {
+	a := access{allow: map[string]*rbacv3.Policy{}, deny: map[string]*rbacv3.Policy{}}
+	http := false
+	for _, c := range g.chains {
+		http = http || c.http != nil
+	}
+	for _, c := range g.chains {
+		for _, f := range c.filters {
+			switch {
+			case (c.http != nil) != http || f.policies == nil || f.policies.enforced == nil:
+			case f.policies.closes():
+				a.closed = true
+			case f.policies.allows():
+				a.allows = true
+				maps.Copy(a.allow, f.policies.enforced.GetPolicies())
+			case f.policies.enforced.GetAction() == rbacv3.RBAC_DENY:
+				maps.Copy(a.deny, f.policies.enforced.GetPolicies())
+			}
+		}
+	}
+	return a
+}
+
+// access assesses the policies of one port: rules that grant access to further requests, and rules that refuse further
+// requests. A port that got its first ALLOW filter is left to allow, and a closed port to closes.
+func (a *assessment) access(name string, inbound bool, old, new group) {
+	was, is := accessOf(old), accessOf(new)
+	if was.closed || is.closed {
+		return
+	}
+	risk := func(code Code, level Level, rules []string, format string) {
+		if len(rules) > 0 {
+			a.add(code, level, xds.Listener, name, policySubject(name, inbound), policyObjects(rules), format, ruleList(rules))
+		}
+	}
+	if more := beyond(is.deny, was.deny); slices.ContainsFunc(more, func(r string) bool { return everything(is.deny[r]) }) {
+		risk(AccessNarrows, High, more, "every request is denied (403), by DENY rule %s")
+	} else {
+		risk(AccessNarrows, Medium, more, "DENY rules refuse further requests (403): %s")
+	}
+	if less := beyond(was.deny, is.deny); slices.ContainsFunc(less, func(r string) bool { return everything(was.deny[r]) }) {
+		risk(AccessWidens, High, less, "a DENY rule that refused every request is gone or narrower: %s")
+	} else {
+		risk(AccessWidens, Medium, less, "DENY rules refuse fewer requests: %s")
+	}
+	switch more := beyond(is.allow, was.allow); {
+	case !was.allows:
+		return
+	case !is.allows:
+		risk(AccessWidens, High, slices.Sorted(maps.Keys(was.allow)),
+			"no ALLOW policy is left, so all requests that no policy denies are allowed; gone: %s")
+		return
+	case slices.ContainsFunc(more, func(r string) bool { return everything(is.allow[r]) }):
+		risk(AccessWidens, High, more, "every request that no policy denies is allowed, by ALLOW rule %s")
+	default:
+		risk(AccessWidens, Medium, more, "ALLOW rules allow further requests: %s")
+	}
+	risk(AccessNarrows, Medium, beyond(was.allow, is.allow), "requests that ALLOW rules allowed may be denied (403): %s")
+}
+
+// nameless assesses a port that loses mTLS. Its callers have no identity then, so rules that state one never match.
+func (a *assessment) nameless(name string, inbound bool, g group) {
+	var allow, deny []string
+	is, others := accessOf(g), 0
+	for rule, p := range is.allow {
+		switch callers := principalsOf(p); {
+		case callers.named():
+			allow = append(allow, rule)
+		case callers.op != never:
+			others++
+		}
+	}
+	for rule, p := range is.deny {
+		if principalsOf(p).named() {
+			deny = append(deny, rule)
+		}
+	}
+	subject := policySubject(name, inbound)
+	switch {
+	case len(allow) > 0 && others == 0:
+		a.add(AccessNarrows, High, xds.Listener, name, subject, policyObjects(allow),
+			"without mTLS callers have no identity, so ALLOW rules match no request, and every request is denied (403): %s", ruleList(allow))
+	case len(allow) > 0:
+		a.add(AccessNarrows, Medium, xds.Listener, name, subject, policyObjects(allow),
+			"without mTLS callers have no identity, so these ALLOW rules match no request: %s", ruleList(allow))
+	}
+	if len(deny) > 0 {
+		a.add(AccessWidens, High, xds.Listener, name, subject, policyObjects(deny),
+			"without mTLS callers have no identity, so these DENY rules match no request: %s", ruleList(deny))
+	}
+}
+
+// ruleList returns the names of rules for a text, sorted.
+func ruleList(rules []string) string {
+	var all []string
+	for _, name := range rules {
+		all = append(all, policyText(name))
+	}
+	slices.Sort(all)
+	return list(all)
+}
+
+// beyond returns the names of the rules in a that match requests which no single rule in b is known to match. The names
+// are sorted.
+func beyond(a, b map[string]*rbacv3.Policy) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		known := false
+		for _, other := range b {
+			known = known || covers(other, a[name])
+		}
+		if !known && principalsOf(a[name]).op != never && permissionsOf(a[name]).op != never {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// covers reports whether a rule is known to match all requests that another one matches.
+func covers(a, b *rbacv3.Policy) bool {
+	conditional := a.GetCondition() != nil || a.GetCheckedCondition() != nil
+	if conditional && !proto.Equal(a, b) {
+		return false
+	}
+	return principalsOf(a).covers(principalsOf(b)) && permissionsOf(a).covers(permissionsOf(b))
+}
+
+// everything reports whether a rule matches all requests.
+func everything(p *rbacv3.Policy) bool {
+	return p.GetCondition() == nil && p.GetCheckedCondition() == nil && principalsOf(p).op == anything && permissionsOf(p).op == anything
+}
+
+// The operators of terms.
+const (
+	leaf     = ""
+	anything = "any"
+	never    = "never"
+	both     = "and"
+	either   = "or"
+	negation = "not"
+)
+
+// term is a tree of principals, or of permissions.
+type term struct {
+	op       string
+	parts    []term // of both, either and negation
+	text     string // of a leaf: its meaning
+	identity bool   // of a leaf: it matches only callers with a certificate
+}
+
+// joined returns the term of several parts, without parts that have no effect.
+func joined(op string, parts []term) term {
+	decides, neutral := never, anything
+	if op == either {
+		decides, neutral = anything, never
+	}
+	kept := parts[:0]
+	for _, p := range parts {
+		if p.op == decides {
+			return term{op: decides}
+		}
+		if p.op != neutral {
+			kept = append(kept, p)
+		}
+	}
+	switch len(kept) {
+	case 0:
+		return term{op: neutral}
+	case 1:
+		return kept[0]
+	}
+	return term{op: op, parts: kept}
+}
+
+// negated returns the negation of a term.
+func negated(t term) term {
+	switch t.op {
+	case anything:
+		return term{op: never}
+	case never:
+		return term{op: anything}
+	}
+	return term{op: negation, parts: []term{t}}
+}
+
+// terms returns the terms of a list.
+func terms[P any](all []P, of func(P) term) (parts []term) {
+	for _, p := range all {
+		parts = append(parts, of(p))
+	}
+	return parts
+}
+
+// principalsOf returns the term of the callers of a rule.
+func principalsOf(p *rbacv3.Policy) term {
+	return joined(either, terms(p.GetPrincipals(), principalTerm))
+}
+
+// permissionsOf returns the term of the requests of a rule.
+func permissionsOf(p *rbacv3.Policy) term {
+	return joined(either, terms(p.GetPermissions(), permissionTerm))
+}
+
+func principalTerm(p *rbacv3.Principal) term {
+	switch of := p.GetIdentifier().(type) {
+	case *rbacv3.Principal_Any:
+		return term{op: anything}
+	case *rbacv3.Principal_AndIds:
+		return joined(both, terms(of.AndIds.GetIds(), principalTerm))
+	case *rbacv3.Principal_OrIds:
+		return joined(either, terms(of.OrIds.GetIds(), principalTerm))
+	case *rbacv3.Principal_NotId:
+		return negated(principalTerm(of.NotId))
+	}
+	return term{text: digest(p.ProtoReflect(), maxDepth), identity: p.GetAuthenticated() != nil}
+}
+
+func permissionTerm(p *rbacv3.Permission) term {
+	switch of := p.GetRule().(type) {
+	case *rbacv3.Permission_Any:
+		return term{op: anything}
+	case *rbacv3.Permission_AndRules:
+		return joined(both, terms(of.AndRules.GetRules(), permissionTerm))
+	case *rbacv3.Permission_OrRules:
+		return joined(either, terms(of.OrRules.GetRules(), permissionTerm))
+	case *rbacv3.Permission_NotRule:
+		return negated(permissionTerm(of.NotRule))
+	}
+	return term{text: digest(p.ProtoReflect(), maxDepth)}
+}
+
+// covers reports whether a term is known to match everything that another term matches.
+func (t term) covers(other term) bool {
+	by := func(p term) bool { return t.covers(p) }
+	switch {
+	case t.op == anything || other.op == never:
+		return true
+	case other.op == either:
+		return !slices.ContainsFunc(other.parts, func(p term) bool { return !by(p) })
+	case t.op == both:
+		return !slices.ContainsFunc(t.parts, func(p term) bool { return !p.covers(other) })
+	case t.op == either && slices.ContainsFunc(t.parts, func(p term) bool { return p.covers(other) }):
+		return true
+	case other.op == both:
+		return slices.ContainsFunc(other.parts, by)
+	case t.op == negation && other.op == negation:
+		return other.parts[0].covers(t.parts[0])
+	}
+	return t.op == leaf && other.op == leaf && t.text == other.text
+}
+
+// named reports whether a term of callers matches only callers with a certificate.
+func (t term) named() bool {
+	switch t.op {
+	case leaf:
+		return t.identity
+	case both:
+		return slices.ContainsFunc(t.parts, term.named)
+	case either:
+		return !slices.ContainsFunc(t.parts, func(p term) bool { return !p.named() })
+	}
+	return false
+}

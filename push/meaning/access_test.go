@@ -1,0 +1,52 @@
+package meaning
+
+import (
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// A rule covers another one only if every request of the other one is known to match.
+func TestCoveredTerms(t *testing.T) {
+	one := func(name string) term { return term{text: name} }
+	a, b, c := one("a"), one("b"), one("c")
+	every, none := term{op: anything}, term{op: never}
+	and := func(parts ...term) term { return joined(both, parts) }
+	or := func(parts ...term) term { return joined(either, parts) }
+	for _, test := range []struct {
+		name    string
+		t, of   term
+		covered bool
+	}{
+		{"any of anything", every, or(a, b), true}, {"nothing of a", none, a, false}, {"a of nothing", a, none, true},
+		{"itself", a, a, true}, {"others", a, b, false},
+		{"a or b of a", or(a, b), a, true}, {"a of a or b", a, or(a, b), false}, {"a of a and b", a, and(a, b), true},
+		{"a and b of a", and(a, b), a, false}, {"the order", and(a, b), and(b, a), true}, {"a or b of b and c", or(a, b), and(b, c), true},
+		{"not a of not (a or b)", negated(a), negated(or(a, b)), true}, {"not (a or b) of not a", negated(or(a, b)), negated(a), false},
+		{"not a of b", negated(a), b, false}, {"double", negated(negated(every)), a, true},
+		{"any in a list", or(a, every), b, true}, {"nothing in a list", and(a, none), b, false},
+	} {
+		if got := test.t.covers(test.of); got != test.covered {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
+
+// A risk names the objects of the change among those that made a resource, then the only object of the change, then all
+// objects that made the resource.
+func TestDecidingObjects(t *testing.T) {
+	made := []string{"AuthorizationPolicy shop/a", "PeerAuthentication shop/default", "Service shop/api"}
+	for _, c := range []struct{ edited, want []string }{
+		{nil, made},
+		{[]string{"PeerAuthentication shop/default", "Service other/x"}, made[1:2]},
+		{[]string{"DestinationRule shop/gone"}, []string{"DestinationRule shop/gone"}},
+		{[]string{"Service other/x", "Service other/y"}, made},
+	} {
+		a := &assessment{View: View{Edited: c.edited, Objects: func(xds.Type, string) []string { return made }}}
+		a.add(ListenerReplaced, Medium, xds.Listener, "virtualInbound", "listener", nil, "it is replaced")
+		if got := a.risks[0].Objects; !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.edited, got, c.want)
+		}
+	}
+}
