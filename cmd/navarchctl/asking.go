@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -51,7 +52,8 @@ func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 
 // anyOf reads JSON at a path from any process. It asks the pages, one for each process, in order. It goes on to the
 // next page when a page fails, or has not answered within hedgeAfter. It returns the first answer, and moves the page
-// of that answer to the front for later requests. A refusal that other processes would repeat (final) is returned at
+// of that answer to the front for later requests. Of several addresses of --server it adds the unreachable ones to
+// c.missing. A refusal that other processes would repeat (final) is returned at
 // once. If all processes fail, the error joins the errors of all. It matches errNoAPI if a process answered 404.
 func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
 	pages, err := c.pages(ctx)
@@ -85,6 +87,7 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 		case r := <-results:
 			if r.err == nil {
 				pages[0], pages[r.at] = pages[r.at], pages[0]
+				c.dial(ctx, pages[1:])
 				return r.value, nil
 			}
 			if final(r.err) {
@@ -101,6 +104,33 @@ func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, e
 		return value, fmt.Errorf("%w (%w)", errNoAPI, all)
 	}
 	return value, all
+}
+
+// dialTimeout is the time in which a listed address has to accept a connection.
+const dialTimeout = time.Second
+
+// dial adds those pages to c.missing that accept no connection: one process answers for all, so a listed address that
+// leads nowhere would not be noticed. It does so once, and only for addresses that a flag or the environment lists.
+func (c *controlPlane) dial(ctx context.Context, pages []page) {
+	if c.dialled || len(c.pods) > 0 || openedOf(ctx) != nil {
+		return
+	}
+	c.dialled = true
+	for i, err := range atEach(pages, func(_ int, p page) error {
+		host := p.address
+		if u, err := url.Parse(p.address); err == nil && u.Host != "" {
+			host = u.Host
+		}
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", host)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}) {
+		if no := noAnswer(pages[i]); err != nil && !slices.Contains(c.missing, no) {
+			c.missing = append(c.missing, no)
+		}
+	}
 }
 
 // statusOf returns the HTTP status of an error; 0 if the error is not an answer of a server.

@@ -40,6 +40,7 @@ type controlPlane struct {
 	// that did not answer.
 	missing []string
 	where   string // names the pages, for messages
+	dialled bool   // dial was called
 }
 
 func (c *controlPlane) bind(f *pflag.FlagSet) {
@@ -125,6 +126,17 @@ func (c *controlPlane) answered() (n int) {
 
 // noAnswer describes a process that did not answer, for missing.
 func noAnswer(p page) string { return p.address + " (no answer)" }
+
+// silent returns the number of processes that did not answer. Processes that are not ready do not count: they have no
+// proxies yet.
+func (c *controlPlane) silent() (n int) {
+	for _, name := range c.missing {
+		if strings.HasSuffix(name, noAnswer(page{})) {
+			n++
+		}
+	}
+	return n
+}
 
 // close closes the connections to Pods.
 func (c *controlPlane) close() {

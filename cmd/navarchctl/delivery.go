@@ -1,42 +1,125 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/problem"
 )
 
-// printDelivery prints the result of a wait. answer must have at least one item, and its first item is printed.
-// problems are the errors of the object.
-func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string, took time.Duration) error {
-	d := &answer.Items[0]
-	var lines []string
+// errorsOf returns the errors of an object that any process lists, without refusals by proxies, which are in the
+// Delivery. For a revision it returns nothing.
+func (w *waiter) errorsOf(ctx context.Context, on awaited) (found []string, err error) {
+	if on.name == "" {
+		return nil, nil
+	}
+	asking, cancel := beyond(ctx, 5*time.Second)
+	defer cancel()
+	all, err := askAll[inspect.Problem](asking, &w.controlPlane, "problems",
+		url.Values{"object": {on.object()}, "severity": {string(problem.Error)}})
+	for _, p := range all.Items {
+		if p.Proxies == 0 {
+			found = append(found, p.Field+": "+p.Message)
+		}
+	}
+	return found, err
+}
+
+// elsewhere names an object of the awaited object's kind and name in another namespace. It returns "" if there is no
+// such object, or if the object is read from an API server, which has reported that it is missing.
+func (w *waiter) elsewhere(ctx context.Context, on awaited) string {
+	if w.server == "" && w.cluster.Given() {
+		return ""
+	}
+	asking, cancel := beyond(ctx, 2*time.Second)
+	defer cancel()
+	names, _ := (&waiter{controlPlane: w.controlPlane}).objectsOf(asking, on.kind) // without names there is no hint
+	for _, name := range names {
+		namespace, is := strings.CutPrefix(name, on.name+".")
+		if is && namespace != on.namespace && !strings.Contains(namespace, ".") {
+			return fmt.Sprintf("%s %s/%s has this name: -n %s", on.kind.kind, namespace, on.name, namespace)
+		}
+	}
+	return ""
+}
+
+// unreached names the listed addresses that accept no connection. In a cluster it returns nothing: the answers name
+// replicas that are missing.
+func (w *waiter) unreached() []string {
+	if len(w.pods) > 0 {
+		return nil
+	}
+	return slices.Clone(w.missing)
+}
+
+// refused reports whether proxies refuse the change, or a version is withheld from a view.
+func refused(d *fleetapi.Delivery) bool {
+	return d.Change != nil && d.Change.Refused > 0 || len(d.Refusing) > 0
+}
+
+// blames reports whether the object is among the objects of a refusal, or a refusal has no known objects. Otherwise
+// the refusals are due to other objects that were planned together with the object.
+func blames(d *fleetapi.Delivery, on awaited) bool {
+	return len(d.Refusing) == 0 || slices.ContainsFunc(d.Refusing, func(p fleetapi.Pending) bool {
+		return len(p.Objects) == 0 || slices.ContainsFunc(p.Objects, func(place string) bool {
+			return strings.HasPrefix(place+" ", on.object()+" ") // a place is an object, or "OBJECT FIELD"
+		})
+	})
+}
+
+// headline returns the sentence that begins the result of a wait.
+func headline(on awaited, d *fleetapi.Delivery) string {
+	revision, intro := d.Revision, ""
+	switch c := d.Change; {
+	case c != nil && d.Exact:
+		revision = cmp.Or(c.Last, revision) // the object's change may be older than the requested revision
+	case c != nil && on.name != "" && c.More > 0:
+		revision = cmp.Or(c.Last, revision)
+		intro = fmt.Sprintf("Revision %d changed more objects than are recorded, and %s may be one of them. ", revision, on)
+	}
 	switch c := d.Change; {
 	case !d.Planned:
-		lines = append(lines, fmt.Sprintf("Revision %d is not planned by all replicas yet.", d.Revision))
+		return fmt.Sprintf("Revision %d is not planned by all replicas yet.", d.Revision)
+	case c == nil && d.Done && len(d.Refusing) > 0:
+		return fmt.Sprintf("Revision %d has no recent change of %s, and proxies refuse what is made of it.", d.Revision, on)
 	case c == nil && d.Done:
-		lines = append(lines, fmt.Sprintf("Revision %d is acknowledged by all proxies: no recent change of %s affects one.", d.Revision, on))
+		return fmt.Sprintf("Revision %d is acknowledged by all proxies: no recent change of %s affects one.", d.Revision, on)
 	case c == nil && d.PendingCount == 0:
-		lines = append(lines, fmt.Sprintf("Revision %d is not known to be acknowledged, because not all replicas answer.", d.Revision))
+		return fmt.Sprintf("Revision %d is not known to be acknowledged, because not all replicas answer.", d.Revision)
 	case c == nil:
-		lines = append(lines, fmt.Sprintf("Revision %d is not acknowledged by all proxies.", d.Revision))
+		return fmt.Sprintf("Revision %d is not acknowledged by all proxies.", d.Revision)
 	case c.Affected == 0 && d.Done:
-		lines = append(lines, fmt.Sprintf("Revision %d affects no proxy (%s).", d.Revision, on))
+		return fmt.Sprintf("%sRevision %d affects no proxy (%s).", intro, revision, on)
 	default:
-		line := fmt.Sprintf("Revision %d is acknowledged by %s of %s affected proxies",
-			d.Revision, show.Thousands(c.Acknowledged), show.Thousands(c.Affected))
+		line := fmt.Sprintf("%sRevision %d is acknowledged by %s of %s affected proxies",
+			intro, revision, show.Thousands(c.Acknowledged), show.Thousands(c.Affected))
 		if c.Gone > 0 {
 			line += fmt.Sprintf("; %s have gone", show.Thousands(c.Gone))
 		}
-		if d.Done {
-			line += fmt.Sprintf(", in %v (%s)", took.Round(time.Millisecond), on)
+		if d.Done && c.All > 0 {
+			line += ", in " + time.Duration(c.All*float64(time.Second)).Round(time.Millisecond).String()
 		}
-		lines = append(lines, line+".")
+		if d.Done {
+			line += fmt.Sprintf(" (%s)", on)
+		}
+		return line + "."
 	}
+}
+
+// printDelivery prints the result of a wait. answer must have at least one item, and its first item is printed.
+// missing names processes that did not answer, and problems are the errors of the object.
+func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.Delivery], missing, problems []string) error {
+	d := &answer.Items[0]
+	lines := []string{headline(on, d)}
 	if n := d.PendingCount; n > 0 {
 		lines = append(lines, fmt.Sprintf("%s not acknowledged it:", isAre(n)))
 	}
@@ -55,6 +138,9 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 	}
 	for _, m := range answer.Partial {
 		lines = append(lines, fmt.Sprintf("  replica %s is not in this answer: %s", m.Replica, m.Reason))
+	}
+	for _, m := range missing {
+		lines = append(lines, "  process "+m+" is not in this answer")
 	}
 	for _, p := range problems {
 		lines = append(lines, "  error of the object: "+p)

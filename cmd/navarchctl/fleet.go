@@ -86,9 +86,9 @@ func (f *fleetFlags) query(namespace string) (url.Values, error) {
 var errAskEach = errors.New("replicas cannot ask each other")
 
 // fleetStatus prints the fleet's status once, or with --watch until the context ends. It returns the number of proxies
-// with a refused or withheld resource; 0 after --watch. errNoAPI and errAskEach report that the caller has to read
-// /debug/syncz of every replica instead.
-func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (refusing int, err error) {
+// with a refused or withheld resource and of silent replicas; 0 after --watch. errNoAPI and errAskEach report that the
+// caller has to read /debug/syncz of every replica instead.
+func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (bad int, err error) {
 	q, err := f.query(t.namespace)
 	if err != nil {
 		return 0, err
@@ -112,7 +112,7 @@ func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (
 			fleetNext(cmd, answer, f, format)
 		}
 		if err != nil || !f.watch {
-			return answer.Sums.Total.Refusing, err
+			return answer.Sums.Total.Refusing + len(answer.Partial) + t.silent(), err
 		}
 		if !paused(cmd.Context(), watchEvery) {
 			return 0, nil
@@ -181,7 +181,11 @@ func fleetTable(w io.Writer, a fleetapi.Answer[fleetapi.Proxy], wide bool) error
 	if err := show.Table(w, rows); err != nil {
 		return err
 	}
-	if more := a.Sums.Total.Connected() - len(a.Items); a.Next != "" && more > 0 {
+	total := a.Sums.Total.Connected()
+	if a.Items[0].State == fleetapi.Gone {
+		total = a.Sums.Total.Gone
+	}
+	if more := total - len(a.Items); a.Next != "" && more > 0 {
 		_, err := fmt.Fprintf(w, "\n%s more proxies are not listed (--limit, --where, --selector)\n", show.Thousands(more))
 		return err
 	}
@@ -252,16 +256,36 @@ func proxyRow(p *fleetapi.Proxy, wide bool) []string {
 		row = append(row, cmp.Or(p.Types[t.Noun()], "NOT SENT"))
 	}
 	row = append(row, strconv.FormatInt(p.Revision, 10), strconv.Itoa(p.Refused), strconv.Itoa(p.Withheld), show.Printable(p.Replica))
+	connected := p.Connected.UTC().Format(time.RFC3339)
+	if p.State == fleetapi.Gone {
+		connected = "until " + p.Since.UTC().Format(time.RFC3339)
+		for i := 2; i < len(row)-1; i++ {
+			row[i] = "-" // a proxy that has gone has no state of its types
+		}
+	}
 	if wide {
-		row = append(row, p.State, cmp.Or(p.Version, "-"), cmp.Or(p.Zone, "-"), p.Connected.UTC().Format(time.RFC3339), p.Node)
+		row = append(row, p.State, cmp.Or(p.Version, "-"), cmp.Or(p.Zone, "-"), connected, p.Node)
 	}
 	return row
 }
 
+// departed states when and where the stream of a proxy has ended; empty: not in the last ten minutes, or not known.
+func (t *target) departed(ctx context.Context, name string) string {
+	a, err := askAny[fleetapi.Proxy](ctx, &t.controlPlane, "proxies", url.Values{"name": {name}, "state": {fleetapi.Gone}})
+	if err != nil || len(a.Items) == 0 { // an older version has no such state
+		return ""
+	}
+	p := &a.Items[0]
+	return show.Printable(fmt.Sprintf("; its stream to replica %s ended at %s", p.Replica, p.Since.UTC().Format(time.RFC3339)))
+}
+
 // fleetNext suggests the next command: for a proxy that refuses something, else for proxies that are behind, else for
-// problems of the configuration.
+// proxies that have gone, else for problems of the configuration. It notes before if no proxy matches the flags.
 func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFlags, format output) {
 	c := a.Sums.Total
+	if c.Connected()+c.Gone == 0 && cmd.Flags().Changed("namespace") {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no proxy matches; without --namespace and --where all are listed")
+	}
 	bad := slices.IndexFunc(a.Items, func(p fleetapi.Proxy) bool { return p.Refused+p.Withheld > 0 })
 	switch states := slices.ContainsFunc(f.where, func(pair string) bool { return strings.HasPrefix(pair, "state=") }); {
 	case bad >= 0:
@@ -270,6 +294,8 @@ func fleetNext(cmd *cobra.Command, a fleetapi.Answer[fleetapi.Proxy], f *fleetFl
 		goesOn(cmd, format, "the proxies that refuse something", "proxy-status", "--where", "state=refusing")
 	case c.Behind > 0 && !states:
 		goesOn(cmd, format, "the proxies that are behind, the longest first", "proxy-status", "--where", "state=behind", "--sort", "since")
+	case c.Gone > 0 && !states:
+		goesOn(cmd, format, "the proxies that have gone", "proxy-status", "--where", "state=gone", "-o", "wide")
 	default:
 		goesOn(cmd, format, "what is wrong with the configuration", "problems")
 	}

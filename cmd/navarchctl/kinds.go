@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
@@ -80,9 +82,24 @@ func parseKind(word string) (kindName, error) {
 	case stated && (!known || k.group != group):
 		return kindName{group, name}, nil
 	case !known:
-		return k, fmt.Errorf("kind %q: want a kind of the configuration, as VirtualService, or KIND.GROUP", word)
+		return k, fmt.Errorf("kind %q: want a kind of the configuration, as %s, or KIND.GROUP", word, similar(name))
 	}
 	return k, nil
+}
+
+// similar returns the kind whose name is most like a mistyped one; VirtualService if no name is like it.
+func similar(word string) string {
+	var names cobra.Command // it compares names as those of subcommands
+	for name := range kindNames {
+		if len(name) > 3 { // any short word is like a short name
+			names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+		}
+	}
+	names.SuggestionsMinimumDistance = 2
+	if like := names.SuggestionsFor(strings.ToLower(word)); len(like) > 0 {
+		return kindNames[slices.Min(like)].kind
+	}
+	return "VirtualService"
 }
 
 // path returns the path of an object at the API server, and whether the kind is namespaced. It queries the API server

@@ -68,4 +68,5 @@ func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 var (
 	errProblems = errors.New("the configuration has problems (--strict)")
 	errMarked   = errors.New("something was refused or is withheld (--exit-code)")
+	errUnsound  = errors.New("something was refused or is withheld, or a replica did not answer (--exit-code)")
 )

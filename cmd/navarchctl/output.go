@@ -161,7 +161,7 @@ func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
 }
 
 // selecting lists the flags that a suggested command repeats from the command before. Flags that the suggested
-// command lacks are omitted.
+// command lacks, or that have another type there, are omitted.
 var selecting = []string{snapshotFlag, "server", "kubeconfig", "context", "istio-namespace", "revision", "config-dir",
 	"cluster-id", "domain"}
 
@@ -176,7 +176,8 @@ func commandLine(cmd *cobra.Command, words []string) string {
 		return strings.Join(line, " ")
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if slices.Contains(selecting, f.Name) && to.Flag(f.Name) != nil && !slices.Contains(words, "--"+f.Name) {
+		other := to.Flag(f.Name) // of another type it has another meaning: wait --revision is a revision of the store
+		if slices.Contains(selecting, f.Name) && other != nil && other.Value.Type() == f.Value.Type() && !slices.Contains(words, "--"+f.Name) {
 			line = append(line, "--"+f.Name, shellWord(show.Printable(f.Value.String())))
 		}
 	})

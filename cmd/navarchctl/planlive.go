@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/preview"
 )
 
@@ -45,7 +46,7 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 		q.Set("bootstraps", "true")
 	}
 	var failed []error
-	for _, at := range pages {
+	for i, at := range pages {
 		a, err := at.plan(ctx, q, body)
 		switch {
 		case err == nil && len(pages) > 1 && slices.ContainsFunc(a.Partial, func(m fleetapi.Missing) bool { return m.Unable }):
@@ -53,6 +54,10 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 		case err == nil:
 			r := a.Items[0]
 			r.Partial = slices.Clone(p.at.missing)
+			p.at.dial(ctx, pages[i+1:])
+			for _, m := range p.at.missing[len(r.Partial):] { // the replicas that answer name the members that do not
+				fmt.Fprintln(warnings, "warning:", show.Printable(m))
+			}
 			for _, m := range a.Partial {
 				r.Partial = append(r.Partial, m.Replica+": "+m.Reason)
 			}

@@ -61,6 +61,7 @@ func TestPlanOfReplicas(t *testing.T) {
 		{"one for all", []page{replicaThat(t, http.StatusOK, of(5)), replicaThat(t, http.StatusOK, of(3))}, 5, 1, false},
 		{"without a slow one", []page{replicaThat(t, http.StatusOK, of(5), slow)}, 5, 2, false},
 		{"the next one", []page{gone, replicaThat(t, http.StatusOK, of(5))}, 5, 1, true},
+		{"one for all, and an address that leads nowhere", []page{replicaThat(t, http.StatusOK, of(5)), gone}, 5, 1, true},
 		{"each", []page{replicaThat(t, http.StatusOK, of(2), unable), replicaThat(t, http.StatusOK, of(3), unable)}, 5, 1, false},
 		{"each but one", []page{replicaThat(t, http.StatusOK, of(2), unable), gone, replicaThat(t, http.StatusOK, of(3))}, 5, 2, true},
 		{"the only address", []page{replicaThat(t, http.StatusOK, of(2), unable)}, 2, 2, false},

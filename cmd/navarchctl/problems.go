@@ -88,7 +88,11 @@ func problemRows(all []inspect.Problem) rows {
 		next: nextIs("which proxies are in sync", "proxy-status")}
 	for _, p := range all {
 		r.names = append(r.names, objectName(p.Object))
-		if kind, _, _ := strings.Cut(p.Object, " "); len(r.names) == 1 && (kindName{kind: kind}).named() {
+		switch kind, name, _ := strings.Cut(p.Object, " "); {
+		case len(r.names) != 1:
+		case name == "" && p.Code == problem.Held: // a removal of several objects of the kind
+			r.next = nextIs("the held removals, and how to accept one", "removals", "list")
+		case name != "" && (kindName{kind: kind}).named():
 			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))
 		}
 	}

@@ -17,6 +17,22 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// proxyStatusHelp is the long help text of proxy-status.
+const proxyStatusHelp = `First the sums: how many proxies are in sync, behind, refusing something, or gone (the stream ended in the last ten
+minutes and the proxy has not come back; --where state=gone lists them), in all and by replica, version, zone and namespace. REVISION is
+that of the last change of the proxy's own configuration, so it differs between proxies that are in sync. Then one line for each proxy that is
+connected to the control plane, and for each type of resources one of
+
+  NOT SENT  the proxy does not ask for the type, or has got nothing yet
+  SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
+  PENDING   something is on its way (istioctl: STALE)
+  WARMING   Envoy makes new clusters ready before it acknowledges any: it waits for DNS, a certificate or a health check. Nothing
+            else waits for that; whether it refuses a cluster is not visible yet
+  REFUSED   the proxy refused a version of something; it goes on with the last good one
+  WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
+
+With a name the lines below the table say which resources these are, which objects made them, and what the proxy said.`
+
 func proxyStatusCommand() *cobra.Command {
 	var (
 		at       target
@@ -28,19 +44,7 @@ func proxyStatusCommand() *cobra.Command {
 		Use:     "proxy-status [NAME[.NAMESPACE]|KIND/NAME]",
 		Aliases: []string{"ps"},
 		Short:   "Say which proxies are in sync, what they refused, and what is withheld from them",
-		Long: `First the sums: how many proxies are in sync, behind, refusing something, or gone (the stream ended in the last ten
-minutes and the proxy has not come back), in all and by replica, version, zone and namespace. Then one line for each proxy that is
-connected to the control plane, and for each type of resources one of
-
-  NOT SENT  the proxy does not ask for the type, or has got nothing yet
-  SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
-  PENDING   something is on its way (istioctl: STALE)
-  WARMING   Envoy makes new clusters ready before it acknowledges any: it waits for DNS, a certificate or a health check. Nothing
-            else waits for that; whether it refuses a cluster is not visible yet
-  REFUSED   the proxy refused a version of something; it goes on with the last good one
-  WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
-
-With a name the lines below the table say which resources these are, which objects made them, and what the proxy said.`,
+		Long:    proxyStatusHelp,
 		Example: `  # All proxies, of all replicas that the kubeconfig leads to.
   navarchctl proxy-status
   navarchctl ps --context west --revision canary
@@ -57,7 +61,10 @@ With a name the lines below the table say which resources these are, which objec
   navarchctl ps web-5d4f8c7b9-aaaaa -n shop
   navarchctl ps deploy/web -n shop
 
-  # For a script: exit code 1 where something was refused or is withheld.
+  # Those that have gone, with the time.
+  navarchctl ps --where state=gone -o wide
+
+  # For a script: exit code 1 where something was refused or is withheld, or where a replica did not answer.
   navarchctl ps --exit-code >/dev/null`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: at.complete,
@@ -65,7 +72,7 @@ With a name the lines below the table say which resources these are, which objec
 			defer at.close()
 			bad, err := at.proxyStatus(cmd, args, &fleet, format)
 			if err == nil && exitCode && bad > 0 {
-				return errMarked
+				return errUnsound
 			}
 			return err
 		},
@@ -73,13 +80,14 @@ With a name the lines below the table say which resources these are, which objec
 	at.bind(cmd)
 	allNamespaces(cmd)
 	fleet.bind(cmd)
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false,
+		"Exit with 1 where something was refused or is withheld, or a replica did not answer.")
 	format.bindRows(cmd)
 	return cmd
 }
 
 // proxyStatus prints the status of the fleet, or of the one proxy that args names. bad is the number of proxies with a
-// refused or withheld resource.
+// refused or withheld resource, and of replicas whose proxies may be missing.
 func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlags, format output) (bad int, err error) {
 	switch {
 	case len(args) == 1 && fleet.used(cmd):
@@ -98,7 +106,7 @@ func (t *target) proxyStatus(cmd *cobra.Command, args []string, fleet *fleetFlag
 }
 
 // printStatus prints the status that the replicas list at /debug/syncz, which older versions have, too. bad is the
-// number of proxies with a refused or withheld resource.
+// number of proxies with a refused or withheld resource, and of replicas whose proxies may be missing.
 func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (bad int, err error) {
 	all, err := t.status(cmd, args)
 	if err != nil {
@@ -118,7 +126,11 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	if err == nil {
 		statusNext(cmd, all, len(args) == 1, format)
 	}
-	return len(faulty(all)), err
+	bad = len(faulty(all))
+	if len(args) == 0 { // a named proxy was found
+		bad += t.silent()
+	}
+	return bad, err
 }
 
 // statusNext suggests the next command. one reports that a single proxy was requested.
@@ -180,7 +192,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 		}
 	}
 	if name != "" && len(kept) == 0 {
-		return nil, fmt.Errorf("proxy %q is not connected to %s", name, t.where)
+		return nil, fmt.Errorf("proxy %q is not connected to %s%s", name, t.where, t.departed(cmd.Context(), name))
 	}
 	return kept, nil
 }

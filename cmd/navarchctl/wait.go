@@ -38,6 +38,7 @@ type awaited struct {
 	namespace, name string
 	generation      int64 // generation to deliver; 0: the one that the leader has read
 	revision        int64 // of the store; 0: requested from the leader
+	guessed         bool  // the namespace is the default, because none is stated
 }
 
 // String returns the object or the revision, for messages.
@@ -143,7 +144,7 @@ func (w *waiter) parse(args []string) (on awaited, err error) {
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && w.namespace == "" {
 		on.name, on.namespace = name[:dot], name[dot+1:]
 	}
-	on.namespace = cmp.Or(on.namespace, corev1.NamespaceDefault)
+	on.guessed, on.namespace = on.namespace == "", cmp.Or(on.namespace, corev1.NamespaceDefault)
 	if on.name == "" {
 		return on, errors.New("the object has no name")
 	}
@@ -183,7 +184,6 @@ const (
 // not stored the object in time, not all proxies have acknowledged, a proxy refuses the change, or the object has
 // errors.
 func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error {
-	began := time.Now()
 	var problems []string
 	if on.revision == 0 {
 		stored, err := w.stored(ctx, on)
@@ -196,15 +196,24 @@ func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error
 	if err != nil {
 		return err
 	}
-	if err := w.print(cmd, on, answer, problems, time.Since(began)); err != nil {
+	found, unread := w.errorsOf(ctx, on)
+	if problems = append(problems, found...); len(problems) > 1 {
+		slices.Sort(problems)
+		problems = slices.Compact(problems) // the leader's errors are in both lists
+	}
+	if err := w.print(cmd, on, answer, problems); err != nil {
 		return err
 	}
 	d := &answer.Items[0]
 	switch {
 	case !d.Done:
 		return fmt.Errorf("%s is not delivered after %v", on, w.timeout)
-	case d.Change != nil && d.Change.Refused > 0 || len(d.Refusing) > 0:
+	case on.name != "" && refused(d) && !blames(d, on):
+		return fmt.Errorf("proxies refuse a change of which %s is a part", on)
+	case refused(d):
 		return fmt.Errorf("%s is refused by proxies", on)
+	case unread != nil && len(problems) == 0:
+		return fmt.Errorf("%s is delivered; whether it has errors is not known: %w", on, unread)
 	case len(problems) > 0:
 		return fmt.Errorf("%s has errors: %s", on, show.Printable(strings.Join(problems, "; ")))
 	}
@@ -212,10 +221,9 @@ func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error
 }
 
 // print prints the result of a wait. answer has one item.
-func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string,
-	took time.Duration) error {
+func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fleetapi.Delivery], problems []string) error {
 	r := rows{value: answer, names: []string{objectName(on.object())}, next: nextIs("which proxies are in sync", "proxy-status"),
-		table: func(out io.Writer, _ bool) error { return printDelivery(out, on, answer, problems, took) }}
+		table: func(out io.Writer, _ bool) error { return printDelivery(out, on, answer, w.unreached(), problems) }}
 	for _, p := range slices.Concat(answer.Items[0].Refusing, answer.Items[0].Pending) {
 		r.next = nextIs("what this proxy has", "proxy-status", p.Proxy)
 		break
@@ -224,7 +232,8 @@ func (w *waiter) print(cmd *cobra.Command, on awaited, answer fleetapi.Answer[fl
 }
 
 // stored requests the store's revision of an object from the leader, until the leader has stored the generation or ctx
-// ends. A change of the leader delays the result. Errors: errSeveral, or the reason why there is no revision yet.
+// ends. A change of the leader delays the result. Errors: errSeveral, or the reason why there is no revision yet. If no
+// namespace is stated and another namespace has the object, the error is returned before ctx ends.
 func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err error) {
 	q := url.Values{"kind": {on.kind.kind}, "group": {on.kind.group}, "namespace": {on.namespace}, "name": {on.name},
 		"generation": {strconv.FormatInt(on.generation, 10)}}
@@ -238,13 +247,21 @@ func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err
 		case err == nil && s.Revision > 0:
 			return s, nil
 		case err == nil && !s.Read:
-			err = fmt.Errorf("the leader has not read %s", on)
+			err = fmt.Errorf("%w %s", errUnread, on)
+			if on.guessed { // a mistake rather than an object that is still to come
+				if other := w.elsewhere(ctx, on); other != "" {
+					return s, fmt.Errorf("%w; %s", err, other)
+				}
+			}
 		case err == nil:
 			err = fmt.Errorf("the leader has not stored generation %d of %s; it has read generation %d", on.generation, on, s.Generation)
 		case errors.Is(err, errSeveral):
 			return s, err
 		}
 		if w.again(ctx) != nil {
+			if errors.Is(err, errUnread) && ctx.Err() != context.Canceled {
+				err = fmt.Errorf("%w; %s", err, cmp.Or(w.elsewhere(ctx, on), "navarchctl problems lists what is not valid"))
+			}
 			return s, fmt.Errorf("after %v: %w", w.timeout, err)
 		}
 	}
@@ -252,6 +269,7 @@ func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err
 
 var (
 	errSeveral = errors.New("there are several control planes: choose one with --control-plane-revision")
+	errUnread  = errors.New("the leader has not read")
 	errLeader  = errors.New("no process that answers leads the ingesters: --server takes several addresses, and navarchctl leader names it")
 )
 

@@ -25,15 +25,46 @@ func leading(t *testing.T) (server string) {
 		q := r.URL.Query()
 		switch r.URL.Path {
 		case fleetapi.Root + "stored":
-			fmt.Fprintf(w, `{"items": [{"leads": true, "read": true, "generation": 3, "revision": 9}]}`)
+			if q.Get("name") == "none" {
+				fmt.Fprint(w, `{"items": [{"leads": true}]}`)
+				return
+			}
+			fmt.Fprint(w, `{"items": [{"leads": true, "read": true, "generation": 3, "revision": 9}]}`)
 		case fleetapi.Root + "deliveries":
+			switch q.Get("object") {
+			case "VirtualService shop/beside": // planned together with the object that is refused
+				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "exact": true,
+					"change": {"first": 7, "last": 8, "affected": 1, "acknowledged": 0, "refused": 1},
+					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused cluster x: no", "objects": ["EnvoyFilter shop/f spec.configPatches[0]"]}]}]}`)
+				return
+			case "VirtualService shop/again": // refused since an older change
+				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true,
+					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused routes 80: no", "objects": ["VirtualService shop/again spec.http[0]"]}]}]}`)
+				return
+			case "VirtualService shop/quiet":
+				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true}]}`)
+				return
+			case "VirtualService shop/many":
+				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "change": {"last": 9, "affected": 1, "acknowledged": 1, "more": 3}}]}`)
+				return
+			}
 			if q.Get("object") == "VirtualService shop/bad" {
 				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "change": {"affected": 2, "acknowledged": 1, "refused": 1},
 					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused routes 80: no\u001b[2Jsuch",
 						"objects": ["VirtualService shop/bad"]}]}]}`)
 				return
 			}
-			fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "change": {"affected": 10000, "acknowledged": 10000}}]}`)
+			fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "exact": true,
+				"change": {"first": 6, "last": 6, "affected": 10000, "acknowledged": 10000, "p100_seconds": 0.0139}}]}`)
+		case fleetapi.Root + "problems":
+			if q.Get("severity") == "error" && q.Get("object") == "AuthorizationPolicy shop/ext" {
+				fmt.Fprint(w, `{"items": [{"object": "AuthorizationPolicy shop/ext", "field": "spec.provider.name", "severity": "error", "message": "\"nosuch\" cannot be asked"},
+					{"object": "AuthorizationPolicy shop/ext", "severity": "error", "message": "refused", "proxies": 1}]}`)
+				return
+			}
+			fmt.Fprint(w, `{"items": []}`)
+		case "/debug/configz":
+			fmt.Fprint(w, `[{"kind": "VirtualService", "metadata": {"name": "none", "namespace": "shop"}}]`)
 		default:
 			http.NotFound(w, r)
 		}
@@ -48,15 +79,15 @@ func TestWait(t *testing.T) {
 	for _, args := range [][]string{{"wait", "virtualservice", "web", "-n", "shop"}, {"wait", "VirtualServices", "web.shop"},
 		{"wait", "vs/web.shop"}, {"x", "wait", "--for=distribution", "virtualservice", "web.shop"}, {"experimental", "wait", "--for", "delivered", "vs", "web.shop"}} {
 		out, _, err := ran(append(args, "--server", server)...)
-		if err != nil || !strings.HasPrefix(out, "Revision 9 is acknowledged by 10,000 of 10,000 affected proxies, in ") ||
-			!strings.HasSuffix(out, "(VirtualService shop/web).\n") {
+		if err != nil || out != "Revision 6 is acknowledged by 10,000 of 10,000 affected proxies, in 14ms (VirtualService shop/web).\n" {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
-	if out, _, err := ran("wait", "--revision", "9", "--server", server); err != nil || !strings.Contains(out, "10,000 of 10,000") {
-		t.Errorf("%v\n%s", err, out)
+	out, next, err := ran("wait", "--revision", "9", "--server", server)
+	if err != nil || !strings.Contains(out, "10,000 of 10,000") || strings.Contains(next, "--revision") { // there it is a label
+		t.Errorf("%v\n%s%s", err, out, next)
 	}
-	out, _, err := ran("wait", "vs/bad.shop", "--server", server)
+	out, _, err = ran("wait", "vs/bad.shop", "--server", server)
 	if err == nil || !strings.Contains(err.Error(), "VirtualService shop/bad is refused by proxies") ||
 		!strings.Contains(out, "  web-0.shop at replica a: it refused routes 80: no\\x1b[2Jsuch (made by VirtualService shop/bad)\n") {
 		t.Errorf("%v\n%q", err, out)
@@ -77,6 +108,51 @@ func TestWait(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%v: %v, want %q", one.args, err, one.want)
 		}
+	}
+}
+
+// A wait reports the object that it is for: not the change of another object, but refusals and errors of the object
+// however old they are.
+func TestWaitForAnObject(t *testing.T) {
+	server := leading(t)
+	for _, one := range []struct{ object, out, failed string }{
+		{"vs/quiet.shop", "Revision 9 is acknowledged by all proxies: no recent change of VirtualService shop/quiet affects one.\n", ""},
+		{"vs/many.shop", "Revision 9 changed more objects than are recorded, and VirtualService shop/many may be one of them. " +
+			"Revision 9 is acknowledged by 1 of 1 affected proxies (VirtualService shop/many).\n", ""},
+		{"vs/again.shop", "Revision 9 has no recent change of VirtualService shop/again, and proxies refuse what is made of it.\n" +
+			"  web-0.shop at replica a: it refused routes 80: no (made by VirtualService shop/again spec.http[0])\n",
+			"VirtualService shop/again is refused by proxies"},
+		{"vs/beside.shop", "Revision 8 is acknowledged by 0 of 1 affected proxies (VirtualService shop/beside).\n" +
+			"  web-0.shop at replica a: it refused cluster x: no (made by EnvoyFilter shop/f spec.configPatches[0])\n",
+			"proxies refuse a change of which VirtualService shop/beside is a part"},
+		{"ap/ext.shop", "Revision 6 is acknowledged by 10,000 of 10,000 affected proxies, in 14ms (AuthorizationPolicy shop/ext).\n" +
+			"  error of the object: spec.provider.name: \"nosuch\" cannot be asked\n",
+			"AuthorizationPolicy shop/ext has errors: spec.provider.name: \"nosuch\" cannot be asked"},
+		{"vs/none", "", "the leader has not read VirtualService default/none; VirtualService shop/none has this name: -n shop"},
+		{"vrtualservice/web", "", `kind "vrtualservice": want a kind of the configuration, as VirtualService`},
+		{"destinationrul/web", "", `kind "destinationrul": want a kind of the configuration, as DestinationRule`},
+	} {
+		out, _, err := ran("wait", one.object, "--server", server)
+		if out != one.out || (err == nil) != (one.failed == "") || err != nil && !strings.HasPrefix(err.Error(), one.failed) {
+			t.Errorf("%s: %v\n%s", one.object, err, out)
+		}
+	}
+	_, _, err := ran("wait", "vs/none.other", "--server", server, "--timeout", "100ms")
+	if err == nil || err.Error() != "after 100ms: the leader has not read VirtualService other/none; VirtualService shop/none has this name: -n shop" {
+		t.Error(err)
+	}
+	_, _, err = ran("wait", "dr/none", "--server", server, "--timeout", "100ms")
+	if err == nil || !strings.HasSuffix(err.Error(), "; navarchctl problems lists what is not valid") {
+		t.Error(err)
+	}
+}
+
+// An address that leads nowhere is named, although another one answers for all.
+func TestUnreachableServer(t *testing.T) {
+	server := leading(t) + ",127.0.0.1:1"
+	out, _, err := ran("wait", "vs/web.shop", "--server", server)
+	if err != nil || !strings.Contains(out, "process 127.0.0.1:1 (no answer) is not in this answer") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -111,7 +187,7 @@ func TestApply(t *testing.T) {
 		"---\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
 	out, warnings, err := ran("apply", "-f", file, "--wait", "--server", server, "--force-conflicts")
 	if err != nil || !strings.Contains(warnings, "Namespace shop is not waited for") || !strings.Contains(out,
-		"VirtualService shop/web applied (generation 3)\nNamespace shop applied (generation 3)\nRevision 9 is acknowledged") {
+		"VirtualService shop/web applied (generation 3)\nNamespace shop applied (generation 3)\nRevision 6 is acknowledged") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	var sent map[string]any

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,12 +104,12 @@ func TestNothingIsPaidBeforeItIsSealed(t *testing.T) {
 	var first Debts
 	first.Owe(l.Debt("shop"), time.Now())
 	first.Pay(1, time.Now(), never)
-	if l.Find(2, nil, everywhere, true).Paid {
+	if l.Find(2, Object{}, everywhere, true).Paid {
 		t.Error("paid while streams are being notified")
 	}
 	changed := l.Changed()
 	l.Seal(2)
-	if !l.Find(2, nil, everywhere, true).Paid || l.Notified() != 2 {
+	if !l.Find(2, Object{}, everywhere, true).Paid || l.Notified() != 2 {
 		t.Error("not paid afterwards")
 	}
 	select {
@@ -127,7 +128,7 @@ func TestFind(t *testing.T) {
 	stuck := publish(l, Plan{First: 1, Last: 1, Objects: []model.Key{service("pay", "old")}}, "pay")
 	web := publish(l, Plan{First: 2, Last: 4, Objects: []model.Key{service("shop", "web")}}, "shop")
 	publish(l, Plan{First: 6, Last: 6, Objects: []model.Key{service("shop", "later")}}, "shop")
-	isWeb := func(k model.Key) bool { return k == service("shop", "web") }
+	isWeb := Object{"shop", func(k model.Key) bool { return k == service("shop", "web") }}
 	if got := l.Find(5, isWeb, everywhere, true); !got.Exact || got.Paid || got.Counts.Affected != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -141,22 +142,48 @@ func TestFind(t *testing.T) {
 	if got := l.Find(5, isWeb, everywhere, true); !got.Paid {
 		t.Errorf("it waits for others: %+v", got)
 	}
-	got := l.Find(4, nil, everywhere, true)
+	got := l.Find(4, Object{}, everywhere, true)
 	if got.Exact || got.Paid || got.Counts.Affected != 1 || got.Counts.Acknowledged() != 1 {
 		t.Errorf("revision 4: %+v", got)
 	}
 	if _, owes := stuck[0].Owes(got.Of); !owes {
 		t.Error("the proxy that delays it is not found")
 	}
-	if !l.Find(4, nil, only("shop"), false).Paid {
+	if !l.Find(4, Object{}, only("shop"), false).Paid {
 		t.Error("a tenant waits for another one")
 	}
 	stuck[0].Leave()
-	if !l.Find(4, nil, everywhere, true).Paid {
+	if !l.Find(4, Object{}, everywhere, true).Paid {
 		t.Error("it waits for a stream that has ended")
 	}
-	if unknown := l.Find(4, func(model.Key) bool { return false }, everywhere, true); unknown.Exact {
-		t.Errorf("%+v", unknown)
+	if none := l.Find(4, Object{"shop", func(model.Key) bool { return false }}, everywhere, true); none.Exact || none.Changes != nil ||
+		none.Counts.Affected != 0 || !none.Paid {
+		t.Errorf("the change of another object counts: %+v", none)
+	}
+}
+
+// A change that has more objects than it lists may contain any object of its namespace: an older change that lists
+// the object is not taken for the newest one.
+func TestFindUnlisted(t *testing.T) {
+	l := New()
+	publish(l, Plan{First: 1, Last: 1, Objects: []model.Key{service("shop", "web"), service("pay", "web")}})
+	var many []model.Key
+	for i := range maxObjects + 1 {
+		many = append(many, service("shop", strconv.Itoa(i)))
+	}
+	stuck := publish(l, Plan{First: 2, Last: 2, Objects: many}, "shop")
+	is := func(namespace string) Object {
+		return Object{namespace, func(k model.Key) bool { return k == service(namespace, "web") }}
+	}
+	got := l.Find(2, is("shop"), everywhere, true)
+	if got.Exact || got.Paid || len(got.Changes) != 1 || got.Changes[0].First != 2 || got.Changes[0].More != 1 {
+		t.Errorf("an object of the namespace: %+v", got)
+	}
+	if _, owes := stuck[0].Owes(got.Of); !owes {
+		t.Error("the proxy that delays it is not found")
+	}
+	if got := l.Find(2, is("pay"), everywhere, true); !got.Exact || !got.Paid || got.Changes[0].First != 1 {
+		t.Errorf("an object of another namespace: %+v", got)
 	}
 }
 
@@ -202,7 +229,7 @@ func TestLeft(t *testing.T) {
 	l.Begin(Plan{First: 1, Last: 1, Views: map[string]int{"shop": 1}})
 	d.Owe(l.Debt("shop"), time.Now())
 	l.Seal(1)
-	if c := l.Changes(everywhere, true)[0]; c.Affected != 0 || !l.Find(1, nil, everywhere, true).Paid {
+	if c := l.Changes(everywhere, true)[0]; c.Affected != 0 || !l.Find(1, Object{}, everywhere, true).Paid {
 		t.Errorf("%+v", c)
 	}
 }

@@ -108,13 +108,22 @@ func (l *Ledger) recorded() []*Change {
 	return append(slices.Clone(l.lanes[Config].changes), l.lanes[Endpoints].changes...)
 }
 
+// Object selects the object whose delivery is awaited. A nil Is selects no object: the whole revision is awaited.
+type Object struct {
+	Namespace string // empty for an object without a namespace
+	Is        func(model.Key) bool
+}
+
 // Target describes the changes that a wait for a delivery is about.
 type Target struct {
 	Counts Counts
 	// Exact states that the newest change of the requested object is known, and that the Target consists of this
 	// change. Otherwise the Target consists of all changes up to the revision.
-	Exact   bool
-	Changes []Report // the changes that Counts sums up; empty: no visible recorded change contains the revision
+	Exact bool
+	// Changes are the changes that Counts sums up. Empty: no visible recorded change contains the revision, or no
+	// recorded change contains the requested object. If Exact is false and an object is requested, the one change has
+	// more objects than it lists, and may contain the object.
+	Changes []Report
 	// Of selects the changes whose debts delay the Target (Debts.Owes).
 	Of func(*Change) bool
 	// Paid states that all clients of the visible namespaces have acknowledged or refused the changes that Of selects,
@@ -122,28 +131,23 @@ type Target struct {
 	Paid bool
 }
 
-// Find returns the Target of a wait for the delivery of a revision. The predicate object selects objects. The Target
-// is the newest change up to the revision with a selected object. If the predicate is nil, or no recorded change has
-// a selected object, the Target is all changes up to the revision; its Counts and Changes then contain only changes
-// with the revision itself. sees and all limit the counts as in Changes.
-func (l *Ledger) Find(revision int64, object func(model.Key) bool, sees func(namespace string) bool, all bool) Target {
+// Find returns the Target of a wait for the delivery of a revision. The Target is the newest change up to the revision
+// that contains the object. If no object is requested, or no recorded change is known to contain it, the Target is all
+// changes up to the revision. Counts and Changes then contain only the changes with the revision itself, or the newest
+// change that may contain the object. sees and all limit the counts as in Changes.
+func (l *Ledger) Find(revision int64, object Object, sees func(namespace string) bool, all bool) Target {
 	changes := l.recorded()
 	t := Target{Paid: true, Of: func(c *Change) bool { return c.first <= revision }}
-	var newest *Change
-	for _, c := range changes {
-		if object != nil && c.first <= revision && (newest == nil || c.last > newest.last) && c.has(object) {
-			newest = c
-		}
-	}
-	if newest != nil {
-		t.Exact, t.Of = true, func(c *Change) bool { return c == newest }
+	newest, listed := newestOf(changes, revision, object)
+	if t.Exact = listed; listed {
+		t.Of = func(c *Change) bool { return c == newest }
 	}
 	for _, c := range changes {
 		if !t.Of(c) {
 			continue
 		}
 		t.Paid = t.Paid && c.paid(sees)
-		if !t.Exact && c.last < revision {
+		if object.Is != nil && c != newest || object.Is == nil && c.last < revision {
 			continue
 		}
 		if r, visible := c.report(sees, all); visible {
@@ -154,7 +158,27 @@ func (l *Ledger) Find(revision int64, object func(model.Key) bool, sees func(nam
 	return t
 }
 
+// newestOf returns the newest change up to the revision that contains or may contain the object; nil: no change does.
+// listed reports whether the change lists the object.
+func newestOf(changes []*Change, revision int64, object Object) (newest *Change, listed bool) {
+	for _, c := range changes {
+		if object.Is == nil || c.first > revision || newest != nil && c.last <= newest.last {
+			continue
+		}
+		if has := c.has(object.Is); has || c.mayHave(object.Namespace) {
+			newest, listed = c, has
+		}
+	}
+	return newest, listed
+}
+
 // has reports whether a selected object is listed in a change.
 func (c *Change) has(object func(model.Key) bool) bool {
 	return slices.ContainsFunc(c.objects, func(o objects) bool { return slices.ContainsFunc(o.Keys, object) })
+}
+
+// mayHave reports whether a change has objects of a namespace that it does not list.
+func (c *Change) mayHave(namespace string) bool {
+	i := slices.IndexFunc(c.objects, func(o objects) bool { return o.Namespace == namespace })
+	return i < 0 && c.others > 0 || i >= 0 && c.objects[i].More > 0
 }

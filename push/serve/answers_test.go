@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/budget"
+	"navarch.io/navarch/push/manifest"
 )
 
 // Two answers may wait to be sent on a proxy's stream; a third one is dropped, and counts no more for the identity.
@@ -56,7 +57,7 @@ func TestEdgeOfStreamsOfASource(t *testing.T) {
 
 // A stream keeps the newest sixteen refusals of its client, for debugging.
 func TestRefusalsThatAreKept(t *testing.T) {
-	var x exchange
+	x := exchange{proxy: &stillProxy{set: &manifest.Set{}}}
 	for i := range 20 {
 		x.keep(Refusal{Name: strconv.Itoa(i)})
 	}

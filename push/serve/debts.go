@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/push/manifest"
 )
 
 // pay records that the client is up to date with the n oldest changes that it had not acknowledged. If the client
@@ -15,8 +16,33 @@ func (x *exchange) pay(n int) {
 	}
 	standing := x.standing()
 	x.debts.Pay(n, time.Now(), func(since int64) bool {
-		return slices.ContainsFunc(standing, func(r Refusal) bool { return r.Revision >= since })
+		return slices.ContainsFunc(standing, func(r Refusal) bool { return r.Since >= since })
 	})
+}
+
+// trackRefusals compares the client's refusals with a newly published set. A refused version that returns is not sent
+// again, so the change that brought it back counts as refused: the version is refused since that set. The caller calls
+// trackRefusals for each published set, before the stream owes the set's change.
+func (x *exchange) trackRefusals(set *manifest.Set) {
+	if !x.nacks.Load() {
+		return
+	}
+	x.locked(func() {
+		for i := range x.refusals {
+			r := &x.refusals[i]
+			is := r.isIn(set)
+			if is && r.absent {
+				r.Since = set.Revision
+			}
+			r.absent = !is
+		}
+	})
+}
+
+// isIn reports whether a set contains the refused version.
+func (r *Refusal) isIn(set *manifest.Set) bool {
+	want := set.Types[r.Type].Get(r.Name)
+	return want != nil && want.Version == r.Version
 }
 
 // Owing describes a stream whose client has not acknowledged a change.

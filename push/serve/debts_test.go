@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestDebts(t *testing.T) {
 			Objects: []model.Key{{Kind: model.KindService, Name: "b"}}})
 		change()
 		l.Seal(revision)
-		return l.Find(revision, nil, all, true)
+		return l.Find(revision, ledger.Object{}, all, true)
 	}
 	counts := func(affected, acknowledged, refused, gone int) {
 		t.Helper()
@@ -52,6 +53,23 @@ func TestDebts(t *testing.T) {
 	publish(p.now()+1, func() { p.put(cluster("c")) })
 	c.nack(c.next(), "no")
 	counts(1, 0, 1, 0)
+
+	// A version that was refused is not sent again when it returns, and the change that brings it back is refused, too.
+	publish(p.now()+1, func() { p.put(large("a", 10, "0")) })
+	c.nack(c.next(), "no")
+	counts(1, 0, 1, 0)
+	publish(p.now()+1, func() { p.put(cluster("a")) })
+	c.ack(c.next())
+	counts(1, 1, 0, 0)
+	back := p.now() + 1
+	publish(back, func() { p.put(large("a", 10, "0")) })
+	counts(1, 0, 1, 0)
+	if all := s.Refusals(); !slices.ContainsFunc(all, func(r Refusal) bool { return r.Name == "a" && r.Since == back && r.Revision < back }) {
+		t.Errorf("refusals: %+v", all)
+	}
+	publish(p.now()+1, func() { p.put(endpoints("x", "10.0.0.2:80")) }) // a change that is not refused
+	counts(1, 1, 0, 0)
+
 	publish(p.now()+1, func() { p.put(cluster("d")) })
 	c.next()
 	if err := c.CloseSend(); err != nil {

@@ -31,6 +31,7 @@ type exchange struct {
 	may atomic.Int64
 	// debts are the changes of the view that the client has not acknowledged.
 	debts ledger.Debts
+	nacks atomic.Bool // refusals may have elements
 
 	mu           sync.Mutex // guards the fields below
 	state        *delta.State
@@ -44,7 +45,7 @@ type exchange struct {
 	cause        error               // reason why this side closed the stream
 	waiting      [xds.NumTypes]int64 // by type: time since which the oldest response waits for its ACK, Unix nanoseconds
 	agentWaiting []int64             // as waiting, by index in Config.AgentTypes; nil before the first such response
-	refusals     []Refusal           // newest last, bounded
+	refusals     []Refusal           // newest last, bounded, each version once
 	retries      []quarantine.Key    // withheld versions that are sent as a retry, until the client answers
 	reports      []delta.Report      // memory for advanced.reports, reused
 	answers      []*answer           // answers that wait to be sent, oldest first, bounded
@@ -139,9 +140,14 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep stores a refusal for debugging. Beyond maxRefusals it drops the oldest refusal.
+// keep stores a refusal. It drops an earlier refusal of the same version and, beyond maxRefusals, the oldest refusal.
 func (x *exchange) keep(r Refusal) {
+	x.nacks.Store(true) // before the set is read, so that trackRefusals misses no later set
 	x.locked(func() {
+		r.Since, r.absent = r.Revision, !r.isIn(x.proxy.Set())
+		x.refusals = slices.DeleteFunc(x.refusals, func(old Refusal) bool {
+			return old.Type == r.Type && old.Name == r.Name && old.Version == r.Version
+		})
 		if len(x.refusals) == maxRefusals {
 			x.refusals = append(x.refusals[:0], x.refusals[1:]...)
 		}

@@ -43,7 +43,12 @@ type Refusal struct {
 	// Objects are the objects from which the resource was made, the likeliest cause first (Config.Blame).
 	Objects  []model.Place
 	Revision int64 // the store's revision from which the response was made
-	At       time.Time
+	// Since is the store's revision from which on the client's set contains the version. It equals Revision until the
+	// version disappears from the set; if the version returns, Since is the revision of its return.
+	Since int64
+	At    time.Time
+
+	absent bool // the client's set does not contain the version
 }
 
 // fill replaces nil hooks by functions without effect.

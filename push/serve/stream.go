@@ -230,8 +230,10 @@ func (st *stream) moved(l fanout.Lane) {
 	}
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
+	set := st.proxy.Set()
+	st.trackRefusals(set)
 	st.debts.Owe(st.srv.cfg.Ledger.Debt(st.proxy.Namespace()), now)
-	if plan := st.proxy.Set().Plan; l == fanout.Config && plan > st.may.Load() {
+	if plan := set.Plan; l == fanout.Config && plan > st.may.Load() {
 		st.tryPlan(plan, now)
 	} else {
 		st.mark(l, now)

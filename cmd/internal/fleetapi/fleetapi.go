@@ -54,17 +54,19 @@ type From[P any] struct {
 	Part    P
 }
 
-// States of a connected proxy.
+// States of a proxy. All but Gone are states of connected proxies.
 const (
 	InSync   = "in sync"  // the proxy has acknowledged all subscribed types
 	Behind   = "behind"   // the proxy has not yet acknowledged a subscribed type
 	Refusing = "refusing" // the proxy refuses a version, or a version is withheld from the proxy
+	Gone     = "gone"     // the stream ended in the last ten minutes, and the proxy has not connected again
 )
 
-// States are the states of connected proxies, the worst first.
-var States = []string{Refusing, Behind, InSync}
+// States are the states of proxies, those of connected proxies first and the worst first.
+var States = []string{Refusing, Behind, InSync, Gone}
 
-// Proxy is one item of /api/v1/proxies: a stream of a connected proxy.
+// Proxy is one item of /api/v1/proxies: a stream of a connected proxy, or a proxy that is Gone. A proxy that
+// is Gone has no Revision, Types and Connected, and Since is the time at which its stream ended.
 type Proxy struct {
 	Proxy     string            `json:"proxy"` // name.namespace
 	Node      string            `json:"node"`

@@ -99,7 +99,7 @@ func TestSelection(t *testing.T) {
 		Cluster: "west"}
 	own := map[string]string{"app": "web"}
 	for query, want := range map[string]bool{"": true, "name=web-0.shop": true, "name=n": true, "name=web": false,
-		"namespace=shop": true, "namespace=pay": false, "state=behind": true, "state=in+sync": false, "version=1": true,
+		"namespace=shop": true, "namespace=pay": false, "state=behind": true, "state=in+sync": false, "state=gone": false, "version=1": true,
 		"version=2": false, "zone=eu": true, "zone=eu-1": true, "zone=eu/eu-1": true, "zone=eu/eu-1/x": true, "zone=e": false,
 		"zone=eu-1/y": false, "replica=a": true, "replica=b": false, "cluster=west": true, "cluster=east": false,
 		"labels=app%3Dweb": true, "labels=app!%3Dweb": false, "labels=tier": false} {
@@ -109,7 +109,7 @@ func TestSelection(t *testing.T) {
 	}
 	for query, want := range map[string]string{"limit=x": "limit=", "limit=5001": "limit=",
 		"continue=*": "continue", "continue=" + strings.Repeat("A", 5000): "continue",
-		"state=gone": "state=", "sort=size": "sort=", "labels=%3D%3D": "labels", "labels=" + strings.Repeat("a,", 600): "labels"} {
+		"state=lost": "state=", "sort=size": "sort=", "labels=%3D%3D": "labels", "labels=" + strings.Repeat("a,", 600): "labels"} {
 		q, err := url.ParseQuery(query)
 		if err != nil {
 			t.Fatal(err)
@@ -130,6 +130,14 @@ func TestGone(t *testing.T) {
 	})
 	if a.Sums.Total != (Counts{Gone: 2}) || a.Sums.Namespaces["shop"].Gone != 2 {
 		t.Errorf("%+v", a.Sums)
+	}
+	if len(a.Items) != 0 {
+		t.Errorf("items that nobody asked for: %+v", a.Items)
+	}
+	s.State = Gone
+	a = s.MergeProxies([]From[Proxies]{{"a", Proxies{Left: left}}, {"b", Proxies{Left: left[:1], Back: []uint64{Hash(left[2].Node)}}}})
+	if a.Sums.Total != (Counts{Gone: 2}) || len(a.Items) != 2 || a.Items[0].Node != left[0].Node || a.Items[1].Node != left[1].Node {
+		t.Errorf("those that are gone: %+v", a.Items)
 	}
 }
 

@@ -101,7 +101,7 @@ type Proxies struct {
 	Items []Proxy `json:"items"`
 	More  bool    `json:"more,omitempty"` // further selected proxies follow after Items
 	// Left are selected proxies whose stream at this replica ended in the last ten minutes; their number is bounded.
-	// Their State is empty, and they may be connected to another replica.
+	// They may be connected to another replica.
 	Left []Proxy `json:"left,omitempty"`
 	// Back has the Hash of the node id of each stream that began in the last ten minutes.
 	Back []uint64 `json:"back,omitempty"`
@@ -127,7 +127,8 @@ func (s *Selection) PartOf(all []Proxy) (part Proxies) {
 }
 
 // MergeProxies merges the replicas' parts. A proxy in a Left counts once as Gone, unless its node id is in a Back: then
-// it has connected again. It sets Sums, Items and Next of the answer only.
+// it has connected again. Such proxies are items only if the selection is for the state Gone. It sets Sums, Items and
+// Next of the answer only.
 func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 	var all []Proxy
 	sums, more, back := &Sums{}, false, map[uint64]bool{}
@@ -143,6 +144,9 @@ func (s *Selection) MergeProxies(parts []From[Proxies]) (a Answer[Proxy]) {
 			if hash := Hash(f.Part.Left[i].Node); !back[hash] {
 				back[hash] = true // counted once, where it was at several replicas
 				sums.AddGone(&f.Part.Left[i])
+				if s.State == Gone {
+					all = append(all, f.Part.Left[i])
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/ledger"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -41,7 +43,7 @@ const (
 // change.
 type delivery struct {
 	revision int64
-	object   func(model.Key) bool // nil: the revision as a whole
+	object   ledger.Object // without Is: the revision as a whole
 	who      authz.Caller
 }
 
@@ -50,7 +52,8 @@ type delivery struct {
 func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	d.who = who
 	if d.revision, err = strconv.ParseInt(q.Get("revision"), 10, 64); err != nil || d.revision <= 0 {
-		return d, fmt.Errorf("revision=%.30q: want a revision of the store, such as that of the answer before", q.Get("revision"))
+		return d, fmt.Errorf("revision=%.30q: want a revision of the store; an answer's field revision, or %sstored for an object, states one",
+			q.Get("revision"), fleetapi.Root)
 	}
 	text := q.Get("object")
 	if text == "" {
@@ -67,9 +70,9 @@ func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	if !sees(who)(namespace) {
 		return d, fmt.Errorf("object=%.100q: it belongs to another tenant", text)
 	}
-	d.object = func(key model.Key) bool {
+	d.object = ledger.Object{Namespace: namespace, Is: func(key model.Key) bool {
 		return key.Kind.String() == kind && key.Origin.Cluster() == "" && key.String() == text
-	}
+	}}
 	return d, nil
 }
 
@@ -130,34 +133,24 @@ func (a *API) delivered(d delivery, names bool) (part fleetapi.Delivered) {
 			Since: owing[i].Since, Why: why(&owing[i], time.Now())})
 	}
 	if names {
-		part.Refusing = a.refusing(target, visible)
+		part.Refusing = a.refusing(d, target, visible)
 	}
 	return part
 }
 
-// refusing lists the proxies that have refused a resource at or after the target's first change, and the views
-// (groups of proxies with equal configuration) from which a resource is withheld that was refused since then.
-func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
-	if len(target.Changes) == 0 {
-		return nil
-	}
-	first, since := target.Changes[0].First, target.Changes[0].Since
-	for _, c := range target.Changes {
-		first = min(first, c.First)
-		if c.Since.Before(since) {
-			since = c.Since
-		}
-	}
-	server := a.Server
+// refusing lists the proxies that refuse a resource because of the target, and the views (groups of proxies with equal
+// configuration) from which such a resource is withheld.
+func (a *API) refusing(d delivery, target ledger.Target, visible func(string) bool) (all []fleetapi.Pending) {
+	server, within := a.Server, spanOf(target)
 	for _, r := range server.RefusalsOf(visible) {
-		if r.Revision < first || len(all) == fleetapi.MaxNamed {
+		if !d.causes(r.Objects) && !within.refused(r.Since) || len(all) == fleetapi.MaxNamed {
 			continue
 		}
 		all = append(all, fleetapi.Pending{Proxy: nameOfNode(r.Node), Replica: a.Self, Since: r.At,
 			Why: fmt.Sprintf("it refused %s %s: %s", r.Type.Noun(), r.Name, r.Text), Objects: debug.Places(r.Objects)})
 	}
 	for _, w := range server.Withheld() {
-		if !visible(w.Namespace) || w.Last.Before(since) || len(all) == fleetapi.MaxNamed {
+		if !visible(w.Namespace) || !d.causes(w.Objects) && !within.withheld(d, w) || len(all) == fleetapi.MaxNamed {
 			continue
 		}
 		all = append(all, fleetapi.Pending{Proxy: "view " + w.View, Replica: a.Self, Since: w.First,
@@ -166,6 +159,47 @@ func (a *API) refusing(target ledger.Target, visible func(string) bool) (all []f
 			Objects: debug.Places(w.Objects)})
 	}
 	return all
+}
+
+// causes reports whether the requested object is the likeliest cause of a refusal. Such a refusal counts however old
+// it is: what is made of the object is refused, although its newest change may have changed no resource.
+func (d *delivery) causes(objects []model.Place) bool {
+	return d.object.Is != nil && len(objects) > 0 && d.object.Is(objects[0].Key)
+}
+
+// span is the range of revisions and times of a target's changes. The zero span contains no refusal.
+type span struct {
+	first, last int64
+	since       time.Time
+	late        bool // proxies refused the changes in responses that may contain later changes, too
+}
+
+// spanOf returns the span of a target.
+func spanOf(target ledger.Target) (s span) {
+	for i, c := range target.Changes {
+		if i == 0 {
+			s = span{c.First, c.Last, c.Since, target.Counts.Refused > 0}
+		}
+		s.first, s.last = min(s.first, c.First), max(s.last, c.Last)
+		if c.Since.Before(s.since) {
+			s.since = c.Since
+		}
+	}
+	return s
+}
+
+// refused reports whether the changes of the span may be the cause of a refusal since a revision. Later changes have
+// refusals of their own, which do not count, unless one response had both.
+func (s span) refused(since int64) bool {
+	return s.first > 0 && since >= s.first && (s.late || since <= s.last)
+}
+
+// withheld reports whether the changes of the span may be the cause for which a version is withheld. For a requested
+// object, a version with known objects counts only if it is made of that object.
+func (s span) withheld(d delivery, w quarantine.Withheld) bool {
+	made := func(at model.Place) bool { return d.object.Is(at.Key) }
+	return s.first > 0 && !w.Last.Before(s.since) &&
+		(d.object.Is == nil || len(w.Objects) == 0 || slices.ContainsFunc(w.Objects, made))
 }
 
 // why returns why a proxy has not acknowledged a change.

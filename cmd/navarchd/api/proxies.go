@@ -42,7 +42,7 @@ func proxiesPart(a *API, _ context.Context, who authz.Caller, q url.Values) (any
 func (a *API) left(who authz.Caller, selection *fleetapi.Selection) (all []fleetapi.Proxy) {
 	for _, l := range a.Proxies.Departed(sees(who)) {
 		p := fleetapi.Proxy{Proxy: l.Proxy, Node: l.Node, Namespace: l.Namespace, Replica: a.Self, Version: l.Version, Zone: l.Zone,
-			Cluster: cmp.Or(l.Cluster, a.Proxies.ConfigCluster())}
+			Cluster: cmp.Or(l.Cluster, a.Proxies.ConfigCluster()), State: fleetapi.Gone, Since: l.At}
 		if selection.Labels == nil && selection.Replica == "" && selection.Selects(&p, nil) {
 			all = append(all, p)
 		}
