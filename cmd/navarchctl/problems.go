@@ -88,7 +88,12 @@ func problemRows(all []inspect.Problem) rows {
 		next: nextIs("which proxies are in sync", "proxy-status")}
 	for _, p := range all {
 		r.names = append(r.names, objectName(p.Object))
-		if kind, _, _ := strings.Cut(p.Object, " "); len(r.names) == 1 && (kindName{kind: kind}).named() {
+		kind, name, _ := strings.Cut(p.Object, " ")
+		switch {
+		case len(r.names) > 1:
+		case p.Code == problem.Held && kind != "" && name == "":
+			r.next = nextIs("the removals that are held, with their counts", "removals", "list")
+		case name != "" && (kindName{kind: kind}).named():
 			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))
 		}
 	}

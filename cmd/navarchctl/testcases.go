@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -100,6 +102,43 @@ request may have method, url, headers, address, client, identity and claims (of 
 	return cmd
 }
 
+// parseCases decodes the file of the cases. Errors name the case and the field.
+func parseCases(raw []byte) (of testFile, err error) {
+	var all struct {
+		Cases []json.RawMessage `json:"cases"`
+	}
+	if err := yaml.UnmarshalStrict(raw, &all); err != nil {
+		return of, fmt.Errorf("want YAML with the list cases: %w", decodeReason(err))
+	}
+	for i, one := range all.Cases {
+		var named struct {
+			Name string `json:"name"`
+		}
+		_ = json.Unmarshal(one, &named) // a wrong name is the error below
+		var c testCase
+		if err := yaml.UnmarshalStrict(one, &c); err != nil {
+			return of, fmt.Errorf("cases[%d] %q: %w", i, named.Name, decodeReason(err))
+		}
+		of.Cases = append(of.Cases, c)
+	}
+	return of, nil
+}
+
+// decodeReason returns the reason of a decoder's error in the words of YAML, without the names of Go's types.
+func decodeReason(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		want := map[reflect.Kind]string{reflect.Slice: "a list", reflect.Map: "a map", reflect.Struct: "a map", reflect.String: "a string",
+			reflect.Bool: "true or false"}[wrong.Type.Kind()]
+		return fmt.Errorf("%s: want %s, not a %s", wrong.Field, cmp.Or(want, "a number"), wrong.Value)
+	}
+	text := err.Error()
+	for _, prefix := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: ", "json: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return errors.New(text)
+}
+
 func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 	var all []tested
 	failed := 0
@@ -108,8 +147,8 @@ func (q *caseRunner) run(cmd *cobra.Command, files []string) error {
 		if err != nil {
 			return err
 		}
-		var of testFile
-		if err := yaml.UnmarshalStrict(raw, &of); err != nil {
+		of, err := parseCases(raw)
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		if len(of.Cases) == 0 {
