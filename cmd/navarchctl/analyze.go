@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/analyze"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
@@ -66,9 +67,9 @@ replaces the one of the cluster, and --new reports the findings that the files a
 files, such as Deployments, stand for their Pods. The cluster is read with the rights of the kubeconfig's user. The control plane
 is asked for what it alone knows, such as configuration that proxies refuse; without one, these codes are left out.
 
-Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress,
-	or by the annotation
-galley.istio.io/analyze-suppress of its object: codes separated by commas, or *.
+Codes are those of istioctl analyze, and NAV1001 and following; --list prints them. A finding is suppressed by --suppress, or by
+the annotation galley.istio.io/analyze-suppress of its object: codes separated by commas, or *. It is an error if the files have no
+object, or if no object is of the namespace of --namespace.
 `,
 		Example: `  # The cluster, and only namespace shop.
   navarchctl analyze
@@ -201,6 +202,9 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(stated.Problems) == 0 && !slices.ContainsFunc(stated.Events, func(e object.Event) bool { return e.Op == object.Put }) {
+			return nil, fmt.Errorf("no object in %s: nothing was analysed", show.Printable(strings.Join(a.paths, ", ")))
+		}
 	}
 	found, err := a.analyze(cmd.Context(), stated, c, notes)
 	if err != nil {
@@ -220,10 +224,12 @@ func (a *analysis) findings(cmd *cobra.Command) ([]analyze.Finding, error) {
 // that does not answer is an error if --server names it, else a note.
 func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.Config, notes io.Writer) ([]analyze.Finding, error) {
 	if !a.live && !a.only && len(a.paths) > 0 {
-		return analyze.Run(stated, c), nil
+		return analyze.Run(stated, c), a.exists(stated)
 	}
 	of, err := a.in.Open()
-	if err != nil {
+	if err != nil && len(a.paths) == 0 {
+		return nil, fmt.Errorf("%w; -f FILE or -f DIR analyses files without a cluster", err)
+	} else if err != nil {
 		return nil, err
 	}
 	now, err := analyze.Read(ctx, of.API, a.in.Namespace)
@@ -236,6 +242,9 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 	for _, kind := range slices.Sorted(maps.Keys(now.Unread)) {
 		fmt.Fprintf(notes, "note: objects of kind %s were not read: %s\n", kind, show.Printable(now.Unread[kind]))
 	}
+	if err := a.exists(now, stated); err != nil {
+		return nil, err
+	}
 	if a.only {
 		return analyze.New(analyze.Run(now, c), analyze.Run(analyze.Over(now, stated), c)), nil
 	}
@@ -247,6 +256,28 @@ func (a *analysis) analyze(ctx context.Context, stated analyze.Input, c analyze.
 			show.Printable(strings.ReplaceAll(err.Error(), "\n", " ")))
 	}
 	return analyze.Run(in, c), nil
+}
+
+// exists returns an error if no object of the inputs is in the namespace of --namespace, and none is that Namespace.
+// The reason is mostly a mistyped name, for which "No findings." would be misleading.
+func (a *analysis) exists(all ...analyze.Input) error {
+	if a.namespace == "" {
+		return nil
+	}
+	for _, in := range all {
+		for _, p := range in.Problems { // a document that cannot be read may be of the namespace
+			if p.ID.Namespace == a.namespace || p.ID == (object.ID{}) {
+				return nil
+			}
+		}
+		for _, e := range in.Events {
+			if e.ID.Namespace == a.namespace || e.ID.Kind == "Namespace" && e.ID.Name == a.namespace {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("--namespace: there is no object of namespace %s, and no Namespace %s: nothing was analysed",
+		show.Printable(a.namespace), show.Printable(a.namespace))
 }
 
 // reported returns the problems that the control plane reports. It omits problems beyond the bound of askAll.

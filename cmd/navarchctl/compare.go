@@ -87,7 +87,7 @@ func (c *comparing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	countProblems(notes, problems)
+	c.notesProblems(cmd, problems)
 	snapshot, _ = resolve.Snapshot(snapshot)
 	c.planner = plan.New(plan.Settings{Snapshot: snapshot, Cluster: c.cluster})
 	c.report.SchemaVersion = 1
@@ -109,7 +109,7 @@ func (c *comparing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if c.report.Summary.Different > 0 {
-		goesOn(cmd, c.format, "refused objects, which Navarch does not serve", "analyze")
+		goesOn(cmd, c.format, "what is wrong with the configuration: objects with errors are not served", c.analysis()...)
 	}
 	return comparedOutcome(&c.report)
 }

@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 // configured reads the configuration from a folder (--config-dir), or from the API server.
@@ -49,11 +50,32 @@ func (c *configured) objects(ctx context.Context, notes io.Writer) ([]object.Eve
 	return c.selected(events), nil
 }
 
-// countProblems prints a note with the number of problems of a configuration; nothing without problems.
-func countProblems(notes io.Writer, problems []object.Problem) {
-	if n := len(problems); n > 0 {
-		fmt.Fprintf(notes, "note: the configuration has %d problems, and refused objects are not served: navarchctl analyze prints them\n", n)
+// notesProblems prints a note with the numbers of errors and warnings in a configuration, and the command that prints
+// them; nothing without problems.
+func (c *configured) notesProblems(cmd *cobra.Command, problems []object.Problem) {
+	wrong := 0
+	for _, p := range problems {
+		if p.Severity == problem.Error {
+			wrong++
+		}
 	}
+	if len(problems) == 0 {
+		return
+	}
+	text := "note: the configuration has " + show.Plural(len(problems)-wrong, "warning")
+	if wrong > 0 {
+		text = fmt.Sprintf("note: the configuration has %s, whose objects or parts are not served, and %s",
+			show.Plural(wrong, "error"), show.Plural(len(problems)-wrong, "warning"))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s prints them\n", text, commandLine(cmd, c.analysis()))
+}
+
+// analysis returns the command that analyses the configuration: that of the folder, or that of the cluster.
+func (c *configured) analysis() []string {
+	if c.configDir != "" {
+		return []string{"analyze", "-f", c.configDir}
+	}
+	return []string{"analyze"}
 }
 
 // read reads all objects of the folder, or of the API server. Kinds that the API server does not return add a note. It

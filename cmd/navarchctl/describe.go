@@ -16,7 +16,6 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/describe"
 	"navarch.io/navarch/push/inspect"
-	"navarch.io/navarch/store/problem"
 )
 
 // description contains the options of describe.
@@ -27,6 +26,8 @@ type description struct {
 	from    string // --from
 	limit   int    // maximum number of listed hosts of a proxy
 	format  output
+
+	unready bool // the control plane has no configuration yet
 }
 
 // nouns maps other words for a noun of describe, such as kubectl's short names, to the noun.
@@ -53,8 +54,8 @@ route           a VirtualService: its hosts, and for which of them it decides.
 
 After these follow the problems of all objects that were named, and the last changes that touched one of them.
 
-With -o json: {schema, subject, revision, objects, groups: [{side, proxies, total, sections: [{name, facts: [{subject, text, by}]}]}],
-problems, changes, more}.`,
+With -o json: {schema, subject, revision, objects, problems, changes, more, groups: [{side, gateway, proxies, total,
+sections: [{name, facts: [{subject, text, by}]}]}]}.`,
 		Example: `  navarchctl describe pod web-5d4f8c7b9-aaaaa.shop
   navarchctl describe pod web-5d4f8c7b9-aaaaa.shop --host catalog
   navarchctl describe workload reviews -n backend
@@ -134,8 +135,8 @@ func (d *description) run(cmd *cobra.Command, noun, name string) error {
 	if err != nil {
 		return err
 	}
-	if out.Empty() {
-		return errors.New(show.Printable(strings.Join(append([]string{q.Unknown()}, out.More...), "; ")))
+	if err := d.missingOf(q, out); err != nil {
+		return err
 	}
 	var names []string
 	for _, object := range out.Named() {
@@ -143,6 +144,32 @@ func (d *description) run(cmd *cobra.Command, noun, name string) error {
 	}
 	return d.format.write(cmd, rows{value: out, names: names, next: d.next(q, out),
 		table: func(w io.Writer, wide bool) error { return show.Description(w, out, wide) }})
+}
+
+// missingOf returns an error if nothing is known of the subject, or if the proxies of a Pod or workload lack the host
+// of --host. It adds a sentence to a Pod or workload without a connected proxy.
+func (d *description) missingOf(q describe.Query, out *show.Described) error {
+	of := func(side string) bool {
+		return slices.ContainsFunc(out.Groups, func(g describe.Group) bool { return g.Side == side })
+	}
+	hosts := func(g describe.Group) bool {
+		return slices.ContainsFunc(g.Sections, func(s describe.Section) bool { return strings.HasPrefix(s.Name, "host ") })
+	}
+	isWorkload := q.Noun == describe.Pod || q.Noun == describe.Workload
+	switch {
+	case out.Empty() && d.unready:
+		return errors.New("the control plane has no configuration yet, so it serves no proxy and describes nothing: " +
+			"navarchctl problems says what is missing")
+	case out.Empty():
+		return errors.New(show.Printable(strings.Join(append([]string{q.Unknown()}, out.More...), "; ")))
+	case isWorkload && !of(describe.Itself):
+		out.More = append(out.More, "no proxy of this "+q.Noun+" is connected: its ports, mTLS, policies and hosts are not known "+
+			"(navarchctl proxy-status lists the connected proxies)")
+	case isWorkload && d.host != "" && !slices.ContainsFunc(out.Groups, hosts):
+		return errors.New(show.Printable(fmt.Sprintf("--host: the %s %s/%s is connected, and does not have the host %q: "+
+			"without --host its hosts are listed", q.Noun, q.Namespace, q.Name, d.host)))
+	}
+	return nil
 }
 
 // subjectOf names the subject of a query.
@@ -210,6 +237,7 @@ func (d *description) asked(cmd *cobra.Command, q describe.Query, out *show.Desc
 	if err != nil {
 		return err
 	}
+	d.unready = answer.Revision == 0 && openedOf(cmd.Context()) == nil
 	if err := d.warnOfMissing(cmd.ErrOrStderr(), answer.Partial); err != nil || len(answer.Items) == 0 {
 		return err
 	}
@@ -318,52 +346,4 @@ func (d *description) planned(q describe.Query, out *show.Described) error {
 		}
 	}
 	return nil
-}
-
-// next returns a suggestion of the next command; nil if the description has neither errors nor a client.
-func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
-	const follow = "follows a request"
-	client, host, port := clientOf(out)
-	switch subject := q.Name + "." + q.Namespace; {
-	case slices.ContainsFunc(out.Problems, func(p inspect.Problem) bool { return p.Severity == problem.Error }):
-		return nextIs("says what to do about the problems", "analyze")
-	case client == "":
-		return nil
-	case (q.Noun == describe.Pod || q.Noun == describe.Workload) && d.host == "":
-		return nextIs("describes how it reaches one host", "describe", q.Noun, subject, "--host", "HOST")
-	case q.Noun == describe.Gateway:
-		return nextIs(follow, "why", "--to", client, "http://HOST/")
-	case d.offline.configDir != "":
-		return nextIs(follow, "why", "--from", d.offline.proxy, "http://"+host+port+"/")
-	}
-	side := "--from"
-	first := slices.IndexFunc(out.Groups, func(g describe.Group) bool { return g.Side == describe.Outbound })
-	served := describe.Part{Groups: out.Groups[first : first+1]}.Named()
-	if slices.ContainsFunc(served, func(object string) bool { return strings.HasPrefix(object, "Gateway ") }) {
-		side = "--to" // requests come to a gateway
-	}
-	return nextIs(follow, "why", side, client, "http://"+host+port+"/")
-}
-
-// clientOf returns the first client of a description, the first host that it reaches ("HOST" if none is named), and
-// ":PORT" of the host (empty if not known). Without outbound groups client is empty.
-func clientOf(out *show.Described) (client, host, port string) {
-	host = "HOST"
-	for _, g := range out.Groups {
-		if g.Side != describe.Outbound {
-			continue
-		}
-		for _, s := range g.Sections {
-			if name, is := strings.CutPrefix(s.Name, "host "); is && host == "HOST" {
-				host = name
-			}
-			for _, f := range s.Facts {
-				if number, is := strings.CutPrefix(f.Subject, "port "); is && port == "" {
-					port = ":" + number[:strings.IndexAny(number+" ", " ,")]
-				}
-			}
-		}
-		return g.Proxies[0], host, port
-	}
-	return "", host, port
 }

@@ -68,6 +68,8 @@ func TestDescribeRefuses(t *testing.T) {
 		"node web.shop" + offline:                        "noun",
 		"service catalog.shop --host x" + offline:        "--host is for a pod or a workload",
 		"pod web-0.shop --from web-0.shop" + offline:     "--from is for",
+		"pod web-0.shop --host nosuch" + offline:         `the pod shop/web-0 is connected, and does not have the host "nosuch"`,
+		"host catalog.shop --from no.shop" + offline:     `the proxy "no.shop" is not connected, or does not have the host "catalog.shop"`,
 		"host x --config-dir ../../deploy/demo/shop":     "--proxy has to name",
 		"host x --limit 501" + offline:                   "limit",
 		"host x --proxy ../../deploy/demo/node.json":     "--proxy is the file of a node beside --config-dir",

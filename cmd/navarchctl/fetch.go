@@ -100,6 +100,9 @@ func (p page) within(ctx context.Context, patience time.Duration, method, path, 
 		default:
 			text = res.Status + ": " + text
 		}
+		if res.StatusCode == http.StatusServiceUnavailable && p.what == debugPages {
+			text += "; navarchctl problems may say why"
+		}
 		return nil, statusError{res.StatusCode, fmt.Sprintf("%s at %s: %s", p.what, p.address, text), said}
 	}
 	return body, nil
@@ -114,7 +117,15 @@ func (p page) unreachable(err error) error {
 	if errors.As(err, &op) {
 		err = op.Err
 	}
-	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, p.help)
+	help := p.help
+	switch _, _, bad := net.SplitHostPort(p.address); {
+	case strings.Contains(err.Error(), "malformed HTTP response"):
+		help = "is this the port of another protocol, such as gRPC? The pages are at navarchd's --http-addr"
+		err = errors.New("the answer is not HTTP")
+	case bad != nil && p.url == "" && !strings.Contains(p.address, "://"):
+		help = "the address states no port: want HOST:PORT, as 127.0.0.1:8080"
+	}
+	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, help)
 }
 
 // read requests a path with get and decodes the JSON response. Errors are those of get and of the decoder.

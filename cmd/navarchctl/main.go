@@ -52,6 +52,7 @@ Examples run in the top folder of a clone against the mesh of HOLD=1 make demo, 
 	bindSnapshot(cmd)
 	completeFlags(cmd)
 	describeExits(cmd)
+	mistyped(cmd)
 	guardStderr(cmd)
 	return cmd
 }

@@ -151,10 +151,11 @@ func nextIs(purpose string, words ...string) func(*cobra.Command, output) {
 }
 
 // goesOn prints a suggested next command with its purpose to standard error, so standard output has the result alone.
-// It does nothing for formats of programs. Flags of cmd that select the control plane, the cluster or the folder are
-// repeated.
+// It does nothing for formats of programs, and with --snapshot for commands that do not read a report. Flags of cmd
+// that select the control plane, the cluster or the folder are repeated.
 func goesOn(cmd *cobra.Command, of output, purpose string, words ...string) {
-	if !of.forPeople() {
+	to, _, err := cmd.Root().Find(words)
+	if !of.forPeople() || err == nil && openedOf(cmd.Context()) != nil && !isReader(commandName(to)) {
 		return
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "next: %s  # %s\n", commandLine(cmd, words), purpose)
@@ -170,6 +171,9 @@ func commandLine(cmd *cobra.Command, words []string) string {
 	line := []string{cmd.Root().Name()}
 	for _, w := range words {
 		line = append(line, shellWord(show.Printable(w)))
+	}
+	if words[0] == "analyze" && slices.Contains(words, "-f") && openedOf(cmd.Context()) != nil {
+		return strings.Join(line, " ") // files are not analysed over a report
 	}
 	to, _, err := cmd.Root().Find(words)
 	if err != nil {

@@ -132,7 +132,7 @@ func (p *planning) print(cmd *cobra.Command, r *preview.Report, c change) error 
 	switch {
 	case r.Refused() || p.from.configDir != "":
 		result.next = nextIs("what is wrong with the objects by themselves", append([]string{"analyze"}, from...)...)
-	case !p.remove && p.prune == "":
+	case !p.remove && p.prune == "" && len(result.names) > 0 && r.Worst() < meaning.High && p.at.cluster.Given():
 		result.next = nextIs("apply them, until all proxies have them", append(append([]string{"apply"}, from...), "--wait")...)
 	}
 	return p.format.write(cmd, result)
@@ -201,7 +201,7 @@ func outcomeOf(r *preview.Report, failOn string) error {
 	case len(r.Partial) > 0:
 		return exitError{exitPartial, "only a part of the fleet answered"}
 	case n > 0:
-		return exitError{exitChanges, "proxies would get something else (exit code 2)"}
+		return exitError{exitChanges, "the plan is complete: proxies would get something else (exit code 2)"}
 	}
 	return nil
 }

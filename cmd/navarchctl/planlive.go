@@ -52,6 +52,9 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 		case err == nil && len(pages) > 1 && slices.ContainsFunc(a.Partial, func(m fleetapi.Missing) bool { return m.Unable }):
 			return p.each(ctx, pages, q, body, warnings)
 		case err == nil:
+			for _, err := range failed {
+				fmt.Fprintln(warnings, "warning:", err)
+			}
 			r := a.Items[0]
 			r.Partial = slices.Clone(p.at.missing)
 			p.at.dial(ctx, pages[i+1:])
@@ -65,7 +68,6 @@ func (p *planning) live(ctx context.Context, c *change, warnings io.Writer) (*pr
 		case final(err) || statusOf(err) == http.StatusRequestEntityTooLarge:
 			return nil, err // every replica would refuse the request
 		}
-		fmt.Fprintln(warnings, "warning:", err)
 		failed = append(failed, err)
 	}
 	return nil, errors.Join(failed...)

@@ -82,8 +82,12 @@ func TestPlanOfReplicas(t *testing.T) {
 	if _, _, err := ask(replicaThat(t, http.StatusForbidden, of(1)), replicaThat(t, http.StatusOK, of(1))); err == nil {
 		t.Error("a refusal of a replica is no error")
 	}
-	if _, _, err := ask(gone); err == nil {
-		t.Error("no answer at all is no error")
+	if _, warnings, err := ask(gone); err == nil || warnings != "" {
+		t.Errorf("no answer at all: %v, and %q says it twice", err, warnings)
+	}
+	_, _, err := ask(replicaThat(t, http.StatusServiceUnavailable, nil))
+	if err == nil || !strings.Contains(err.Error(), "navarchctl problems may say why") {
+		t.Errorf("a replica that is not ready: %v", err)
 	}
 	if _, _, err := ask(replicaThat(t, http.StatusOK, &preview.Report{Schema: "other"})); err == nil {
 		t.Error("another schema is no error")

@@ -76,10 +76,15 @@ func bindSnapshot(root *cobra.Command) {
 	}
 }
 
+// isReader reports whether the command with a name works on a report.
+func isReader(name string) bool {
+	return slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") })
+}
+
 // readsReports returns an error if the command does not work on a report, or a flag is set that selects another source.
 func readsReports(cmd *cobra.Command) error {
 	name := commandName(cmd)
-	if !slices.ContainsFunc(reportReaders, func(known string) bool { return name == known || strings.HasPrefix(name, known+" ") }) {
+	if !isReader(name) {
 		return fmt.Errorf("--%s: %s does not read a report, but a running control plane, a cluster or files; these commands read one: %s",
 			snapshotFlag, name, strings.Join(reportReaders, ", "))
 	}

@@ -102,9 +102,16 @@ func (s *suggesting) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	countProblems(notes, problems)
+	s.notesProblems(cmd, problems)
 	if err := s.readUsage(ctx, args, cmd.InOrStdin()); err != nil {
 		return err
+	}
+	if len(s.usage) == 0 && len(s.report.Unread) == 0 {
+		of := ""
+		if s.namespace != "" {
+			of = " of namespace " + show.Printable(s.namespace)
+		}
+		return errors.New("no sidecar" + of + " was read: Sidecars do not apply to gateways, which are left out")
 	}
 	if err := s.suggest(ctx, events, before); err != nil {
 		return err

@@ -200,7 +200,8 @@ func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []s
 
 // printNext suggests the command that explains which objects decided.
 func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Result) {
-	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() {
+	isFile := strings.HasSuffix(proxy, ".json") && q.offline.configDir == "" // a dump; explain reads a node beside --config-dir
+	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() && !isFile {
 		goesOn(cmd, q.format, "which objects decided", "explain", "--proxy", proxy, name)
 	}
 }

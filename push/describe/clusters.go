@@ -65,8 +65,11 @@ func policyOf(of plan.HostOrigins) (out Section) {
 			{"proxyProtocol", p.ProxyProtocol != nil, p.ProxyProtocol, p.ProxyProtocolAt},
 			{"retryBudget", p.RetryBudget != nil, p.RetryBudget, p.RetryBudgetAt}, {"tunnel", p.Tunnel != nil, p.Tunnel, p.TunnelAt},
 		} {
-			if setting.set {
-				out.Facts = append(out.Facts, Fact{subject, setting.name + " " + brief(setting.m), []string{setting.at.String()}})
+			if !setting.set {
+				continue
+			}
+			if text := brief(setting.m); text != "{}" { // of tls, DISABLE: the fact above says it
+				out.Facts = append(out.Facts, Fact{subject, setting.name + " " + text, []string{setting.at.String()}})
 			}
 		}
 		for _, p := range c.Patches.All() {

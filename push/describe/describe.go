@@ -100,10 +100,11 @@ type Object struct {
 
 // Group contains facts that hold for all of its proxies.
 type Group struct {
-	Side     string    `json:"side"`     // Itself, Inbound or Outbound
-	Proxies  []string  `json:"proxies"`  // NAME.NAMESPACE of the first 10, sorted
-	Total    int       `json:"total"`    // number of all proxies of the group
-	Sections []Section `json:"sections"` // never empty
+	Side     string    `json:"side"`              // Itself, Inbound or Outbound
+	Gateway  bool      `json:"gateway,omitempty"` // its proxies are gateways
+	Proxies  []string  `json:"proxies"`           // NAME.NAMESPACE of the first 10, sorted
+	Total    int       `json:"total"`             // number of all proxies of the group
+	Sections []Section `json:"sections"`          // never empty
 }
 
 // The sides of a Group.
@@ -238,7 +239,7 @@ func (d *describer) more(format string, args ...any) {
 // add adds a group with the proxies of a view. Sections without facts are left out. Without a section, no group is
 // added.
 func (d *describer) add(side string, s plan.Seen, sections ...Section) {
-	g := Group{Side: side, Total: len(s.Nodes)}
+	g := Group{Side: side, Total: len(s.Nodes), Gateway: s.View.Scope.Kind == view.Router}
 	for _, n := range s.Nodes {
 		g.Proxies = append(g.Proxies, n.Name+"."+n.Namespace)
 	}
@@ -284,6 +285,8 @@ func at(key model.Key, field string) string { return model.Place{Key: key, Field
 // Unknown returns the message for a query whose description is empty.
 func (q Query) Unknown() string {
 	switch {
+	case q.Noun == Host && q.From != "":
+		return fmt.Sprintf("the proxy %q is not connected, or does not have the host %q", q.From, q.Name)
 	case q.Noun == Host:
 		return fmt.Sprintf("no visible proxy has the host %q", q.Name)
 	case q.Noun == Pod || q.Noun == Workload:

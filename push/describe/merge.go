@@ -2,6 +2,7 @@ package describe
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -30,8 +31,8 @@ func Merge(parts []Part) (out Part) {
 // sides are the sides of groups in the order of output.
 var sides = []string{Itself, Inbound, Outbound}
 
-// join merges groups of one side with equal facts, and sorts by side, then by proxies. Each result names at most
-// maxNames proxies.
+// join merges groups of one side with equal facts, gateways apart from other proxies, and sorts by side, then by
+// proxies. Each result names at most maxNames proxies.
 func join(groups []Group) (out []Group) {
 	at := map[string]int{}
 	for _, g := range groups {
@@ -39,7 +40,7 @@ func join(groups []Group) (out []Group) {
 		if err != nil {
 			continue // cannot happen: strings always encode
 		}
-		key := g.Side + "\x00" + string(raw)
+		key := fmt.Sprint(g.Side, g.Gateway, "\x00", string(raw))
 		i, known := at[key]
 		if !known {
 			at[key] = len(out)

@@ -34,3 +34,23 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%+v, %q", got, got.Named())
 	}
 }
+
+// Gateways are not joined with other proxies: a request begins at another proxy than at a gateway.
+func TestGatewaysStayApart(t *testing.T) {
+	group := func(gateway bool, proxy string) Group {
+		return Group{Side: Outbound, Gateway: gateway, Total: 1, Proxies: []string{proxy}, Sections: []Section{{Name: "host b.a"}}}
+	}
+	got := Merge([]Part{{Groups: []Group{group(true, "gw.a"), group(false, "web-0.a")}}, {Groups: []Group{group(false, "web-1.a")}}})
+	if len(got.Groups) != 2 || got.Groups[0].Gateway == got.Groups[1].Gateway {
+		t.Errorf("%+v", got.Groups)
+	}
+}
+
+// A workload is described by the proxies of its Pods, also if they state neither the workload nor its labels.
+func TestWorkloadByItsPods(t *testing.T) {
+	planner := meshOf(t, []string{"mesh.yaml"}, [4]string{"api-1.shop", "sidecar", "10.1.2.1", `"x": "y"`})
+	part, err := Of(planner, planner.Snapshot(), Query{Noun: Workload, Namespace: "shop", Name: "api"}, all)
+	if err != nil || !slices.ContainsFunc(part.Groups, func(g Group) bool { return g.Side == Itself && g.Proxies[0] == "api-1.shop" }) {
+		t.Errorf("%v: %s", err, textOf(part))
+	}
+}

@@ -24,12 +24,14 @@ func (d *describer) pod() {
 // canonical name of an application, or the name of a WorkloadEntry.
 func (d *describer) workload() {
 	pods := Object{Object: "Pods of " + d.Namespace + "/" + d.Name}
+	named := map[string]bool{d.Name: true} // Pods, whose proxies may state no workload
 	for r := range d.snapshot.In(model.KindWorkload, d.Namespace) {
 		w := r.(*model.Workload)
 		switch e := w.Spec.GetEndpoint(); {
 		case w.Key.Name == d.Name:
 			d.out.Objects = append(d.out.Objects, d.recordOf(w))
 		case e.GetWorkload() == d.Name || canonicalName(e.GetLabels()) == d.Name:
+			named[w.Key.Name] = true
 			text := strings.TrimSpace("account " + e.GetServiceAccount() + " " + e.GetLocality())
 			pods.Facts = append(pods.Facts, Fact{e.GetAddress(), text, []string{at(w.Key, "")}})
 		}
@@ -42,7 +44,7 @@ func (d *describer) workload() {
 		d.out.Objects = append(d.out.Objects, pods)
 	}
 	d.proxies(d.seen(func(n view.Node, _ view.View) bool {
-		return n.Namespace == d.Namespace && (n.Workload == d.Name || n.Name == d.Name || canonicalName(n.Labels) == d.Name)
+		return n.Namespace == d.Namespace && (n.Workload == d.Name || named[n.Name] || canonicalName(n.Labels) == d.Name)
 	}))
 }
 

@@ -133,7 +133,10 @@ func reach(s meaning.Summary, n meaning.Count) string {
 		return ""
 	}
 	text := fmt.Sprintf("  (%d of %s, %s", n.Views, plural(s.Views, "view"), plural(n.Proxies, "proxy"))
-	if n.Example != "" {
+	switch {
+	case strings.Contains(n.Example, ", such as "): // the label of a view, which names a proxy
+		text += ": " + n.Example
+	case n.Example != "":
 		text += ", such as " + n.Example
 	}
 	return text + ")"
@@ -230,3 +233,6 @@ func plural(n int, noun string) string {
 	}
 	return Thousands(n) + " " + noun + "s"
 }
+
+// Plural returns a number with a noun, which is in the plural unless n is 1.
+func Plural(n int, noun string) string { return plural(n, noun) }

@@ -40,6 +40,10 @@ func (c Change) Markdown(w io.Writer) error {
 		facts = append(facts, []string{code(subjects(f.Subjects)), code(f.Aspect), code(f.Text + reach(c.Summary, f.Count))})
 	}
 	table("Refused", "object | field | reason", refused, 0)
+	if len(refused) > 0 && c.Summary.Views == 0 { // nothing was planned
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
 	table("Risks", "level | code | subject | risk | objects", risks, c.Summary.MoreRisks)
 	if text := c.affected(); text != "" {
 		fmt.Fprintf(&b, "\nAffected: %s\n", code(text))

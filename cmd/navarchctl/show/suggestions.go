@@ -2,7 +2,6 @@ package show
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -26,8 +25,11 @@ func Suggestions(w io.Writer, r *suggest.Report) error {
 	rows := [][]string{{"NAMESPACE", "PROXIES", "COUNTERS COVER", "CLUSTERS", "USED", "CLUSTERS THEN", "MEMORY SAVED", "PUSH NOW",
 		"PUSH THEN"}}
 	for _, e := range r.Suggestions {
-		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), Thousands(cmp.Or(e.ClustersNow, e.Clusters)),
-			Thousands(e.Used)}
+		clusters := Thousands(e.ClustersNow)
+		if e.ClustersNow == 0 { // without a Sidecar to compare with, the planned clusters are not counted
+			clusters = Thousands(e.Clusters) + " outbound"
+		}
+		row := []string{e.Namespace, fmt.Sprint(e.Proxies), e.Observed.Round(time.Second).String(), clusters, Thousands(e.Used)}
 		if e.Sidecar == nil {
 			row = append(row, "no Sidecar: "+e.Skipped)
 		} else {

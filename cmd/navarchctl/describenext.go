@@ -1,0 +1,142 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/describe"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/problem"
+)
+
+// next returns a suggestion of the next command; nil if the description has neither errors nor a request to follow.
+func (d *description) next(q describe.Query, out *show.Described) func(*cobra.Command, output) {
+	if slices.ContainsFunc(out.Problems, func(p inspect.Problem) bool { return p.Severity == problem.Error }) {
+		if d.offline.configDir != "" {
+			return nextIs("all findings about the folder, with their lines", "analyze", "-f", d.offline.configDir)
+		}
+		return nextIs("the problems of all objects", "problems")
+	}
+	if (q.Noun == describe.Pod || q.Noun == describe.Workload) && d.host == "" {
+		if len(out.Groups) == 0 {
+			return nil
+		}
+		return nextIs("describes how it reaches one host", "describe", q.Noun, q.Name+"."+q.Namespace, "--host", "HOST")
+	}
+	words := requestTo(out, d.offline.proxy)
+	if words == nil {
+		return nil
+	}
+	return nextIs("follows a request", append([]string{"why"}, words...)...)
+}
+
+// requestTo returns arguments of why that follow a request of a described client: of a workload's proxy or, if only
+// gateways are described, at a gateway's listener. It returns nil if the description has no such request. node is the
+// file that names the proxy without a server; empty: the proxy's own name.
+func requestTo(out *show.Described, node string) []string {
+	for _, g := range out.Groups {
+		if g.Side == describe.Outbound && !g.Gateway {
+			host, scheme, port := hostOf(g)
+			return []string{"--from", nameOr(node, g), scheme + "://" + host + port + "/"}
+		}
+	}
+	for _, g := range out.Groups {
+		if g.Side != describe.Outbound {
+			continue
+		}
+		if host, scheme, port := listenerOf(g); port != "" {
+			return []string{"--to", nameOr(node, g), scheme + "://" + host + "/", "--address", port}
+		}
+	}
+	return nil
+}
+
+// nameOr returns the file of a node; if it is empty, the name of the group's first proxy.
+func nameOr(node string, g describe.Group) string {
+	if node != "" {
+		return node
+	}
+	return g.Proxies[0]
+}
+
+// hostOf returns the first host that a group describes in full ("HOST" if it describes none), and the scheme and
+// ":PORT" of a request to it. The port is one that the host's service has and, if possible, routes have. ":PORT" is
+// empty if no port is known.
+func hostOf(g describe.Group) (host, scheme, port string) {
+	host, scheme = "HOST", "http"
+	var served [][2]string // number and protocol of each port of the service
+	for _, s := range g.Sections {
+		name, isHost := strings.CutPrefix(s.Name, "host ")
+		if isHost && host != "HOST" {
+			return host, scheme, port // the next host
+		}
+		if isHost {
+			host = name
+		}
+		for _, f := range s.Facts {
+			if list, is := strings.CutPrefix(f.Text, "ports "); is && f.Subject == "service" {
+				for one := range strings.SplitSeq(list, ", ") {
+					number, protocol, _ := strings.Cut(one, " ")
+					served = append(served, [2]string{number, protocol})
+				}
+			}
+			number, is := strings.CutPrefix(f.Subject, "port ")
+			if !is || port != "" {
+				continue
+			}
+			number = number[:strings.IndexAny(number+" ", " ,")]
+			at := slices.IndexFunc(served, func(p [2]string) bool { return p[0] == number })
+			if at >= 0 {
+				port, scheme = ":"+number, schemeOf(served[at][1])
+			} else if len(served) == 0 {
+				port = ":" + number
+			}
+		}
+	}
+	if port == "" && len(served) > 0 {
+		port, scheme = ":"+served[0][0], schemeOf(served[0][1])
+	}
+	return host, scheme, port
+}
+
+// schemeOf returns the scheme of a URL for requests at a port with a protocol.
+func schemeOf(protocol string) string {
+	switch {
+	case protocol == "HTTPS" || protocol == "TLS":
+		return "https"
+	case strings.HasPrefix(protocol, "HTTP") || strings.HasPrefix(protocol, "GRPC") || protocol == "":
+		return "http"
+	}
+	return "tcp"
+}
+
+// gatewayRoutes matches the name of a gateway's route configuration, which begins with protocol and port, after the
+// host that a description of a Gateway puts before it.
+var gatewayRoutes = regexp.MustCompile(`^(?:(\S+) )?(https?)\.([0-9]+)(?:\.|$)`)
+
+// listenerOf returns the host, the scheme and ":PORT" of a request that a gateway's first route serves. ":PORT" is
+// the port that the gateway binds; empty: no route is described.
+func listenerOf(g describe.Group) (host, scheme, port string) {
+	for _, s := range g.Sections {
+		if name, is := strings.CutPrefix(s.Name, "host "); is && port == "" {
+			host = name
+		}
+		for _, f := range s.Facts {
+			found := gatewayRoutes.FindStringSubmatch(f.Subject)
+			if found == nil || port != "" {
+				continue
+			}
+			if scheme, port = found[2], ":"+found[3]; found[1] != "" {
+				host = found[1]
+			}
+		}
+	}
+	if host == "" || strings.HasPrefix(host, "*") {
+		host = "HOST"
+	}
+	return host, scheme, port
+}

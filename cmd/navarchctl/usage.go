@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// mistyped prepares a command and all its subcommands for mistakes on the command line. A command that only groups
+// others refuses an unknown subcommand, which cobra answers with the help text and exit code 0. Errors about flags and
+// about the number of arguments end with the command's usage line and its help.
+func mistyped(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		mistyped(sub)
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w%s; %s", err, similarFlag(cmd, err), usageOf(cmd))
+	})
+	if !cmd.Runnable() && cmd.HasParent() {
+		cmd.Args, cmd.RunE = unknownSubcommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		cmd.DisableFlagsInUseLine = true
+		return
+	}
+	if accepts := cmd.Args; accepts != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := accepts(cmd, args); err != nil {
+				return fmt.Errorf("%w; %s", err, usageOf(cmd))
+			}
+			return nil
+		}
+	}
+}
+
+// usageOf returns the form of a command line, and the command that prints its help.
+func usageOf(cmd *cobra.Command) string {
+	return fmt.Sprintf("usage: %s (%s --help)", cmd.UseLine(), cmd.CommandPath())
+}
+
+// unknownSubcommand refuses arguments of a command that only groups others. The error suggests subcommands with a
+// similar name.
+func unknownSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if similar := similarTo(cmd, args[0]); len(similar) > 0 {
+		return fmt.Errorf("%s; did you mean %s?", text, strings.Join(similar, " or "))
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return fmt.Errorf("%s; its commands are %s", text, strings.Join(names, ", "))
+}
+
+// similarTo returns the subcommands of a command whose names are similar to a word.
+func similarTo(cmd *cobra.Command, word string) []string {
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	return cmd.SuggestionsFor(word)
+}
+
+// similarFlag returns a text with the flags that are similar to the unknown flag of an error; empty for other errors,
+// and without a similar flag.
+func similarFlag(cmd *cobra.Command, err error) string {
+	_, word, unknown := strings.Cut(err.Error(), "unknown flag: --")
+	if !unknown {
+		return ""
+	}
+	flags := &cobra.Command{} // carries the names of the flags as commands, which cobra compares with a word
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	similar := similarTo(flags, word)
+	if len(similar) == 0 {
+		return ""
+	}
+	return "; did you mean --" + strings.Join(similar, " or --") + "?"
+}
