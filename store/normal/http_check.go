@@ -88,13 +88,13 @@ func checkHeaderName(r *report, at, name string) {
 	}
 }
 
-// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration, as Istio's
-// webhook does. If such an object exists already, its rule is omitted when the routes are built.
+// checkHeaderValue refuses a header value for which Envoy would refuse the whole route configuration, or that reads
+// the environment of proxies. If such an object exists already, its rule is omitted when the routes are built.
 func checkHeaderValue(r *report, at, value string) {
 	if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 		r.refusef(problem.Invalid, at, "%q has control characters", value)
-	} else if !model.IsFormat(value) {
-		r.refusef(problem.Invalid, at, "%q is no format string: a percent sign is written %%%%", value)
+	} else if err := model.CheckHeaderFormat(value); err != nil {
+		r.refusef(problem.Invalid, at, "%q: %v; the rule is left out", value, err)
 	}
 }
 
@@ -109,13 +109,8 @@ func checkMatchedHeader(r *report, at, name string) {
 	}
 }
 
-// internal reports whether only Envoy may set a header.
-func internal(name string) bool {
-	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "host")
-}
-
-// checkHeaders validates operations on headers. allowed lists the internal headers that may be set on requests. Istio's
-// webhook refuses all other internal headers, while istiod applies them in existing objects.
+// checkHeaders validates operations on headers. allowed lists the names of the host that may be set on requests.
+// Operations on other headers that Envoy alone sets are refused, and have no effect in existing objects.
 func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...string) {
 	for _, of := range []struct {
 		field string
@@ -129,16 +124,19 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 				path := fmt.Sprintf("%s%s%s[%s]", at, of.field, by.field, name)
 				checkHeaderName(r, path, name)
 				checkHeaderValue(r, path, by.m[name])
-				if internal(name) && !(of.field == ".request" && slices.Contains(allowed, strings.ToLower(name))) {
-					r.refusef(problem.Invalid, path, "%q is set by Envoy alone", name)
+				host := of.field == ".request" && slices.Contains(allowed, strings.ToLower(name))
+				if host {
+					checkRequestLine(r, path, by.m[name])
+				} else if model.SetByEnvoy(name) {
+					r.refusef(problem.Invalid, path, "%q is set by Envoy alone: the operation is left out", name)
 				}
 			}
 		}
 		for i, name := range of.ops.GetRemove() {
 			path := fmt.Sprintf("%s%s.remove[%d]", at, of.field, i)
 			checkHeaderName(r, path, name)
-			if internal(name) {
-				r.refusef(problem.Invalid, path, "%q cannot be removed", name)
+			if model.SetByEnvoy(name) {
+				r.refusef(problem.Invalid, path, "%q cannot be removed: the operation is left out", name)
 			}
 		}
 	}
@@ -304,6 +302,14 @@ func checkMirrors(r *report, at string, h *networkingv1.HTTPRoute) {
 	}
 }
 
+// checkRequestLine refuses a path or host that would change the request line. If such an object exists already, its
+// rule is omitted when the routes are built.
+func checkRequestLine(r *report, at, text string) {
+	if !model.FitsRequestLine(text) {
+		r.refusef(problem.Invalid, at, "%q has spaces or control characters; the rule is left out", text)
+	}
+}
+
 // checkRewrite validates a rewrite; nil is valid.
 func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	if x == nil {
@@ -315,6 +321,9 @@ func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 	case x.Uri != "" && x.UriRegexRewrite != nil:
 		r.errorf(at, "uri and uriRegexRewrite: one of the two")
 	}
+	checkRequestLine(r, at+".uri", x.Uri)
+	checkRequestLine(r, at+".authority", x.Authority)
+	checkRequestLine(r, at+".uriRegexRewrite.rewrite", x.GetUriRegexRewrite().GetRewrite())
 	if x.UriRegexRewrite != nil {
 		if checkRegex(r, at+".uriRegexRewrite.match", x.UriRegexRewrite.Match); x.UriRegexRewrite.Rewrite == "" {
 			r.refusef(problem.Required, at+".uriRegexRewrite.rewrite", "must not be empty")

@@ -16,8 +16,8 @@ func ruleFor(s string) string {
 	return "{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {" + s + "}}}}"
 }
 
-// refused are objects that Istio's webhook refuses, and istiod applies if they exist, each with the path of the invalid
-// field.
+// refused are objects that the webhook refuses and that are applied if they exist, each with the path of the invalid
+// field. Istio's webhook refuses most of them. The others would harm the users of shared proxies.
 var refused = []struct{ kind, spec, field string }{
 	{"VirtualService", "{hosts: [a, a], " + oneRoute + "}", "spec.hosts[1]"},
 	{"VirtualService", "{hosts: ['*.a.com', www.a.com], " + oneRoute + "}", "spec.hosts[1]"},
@@ -40,6 +40,16 @@ var refused = []struct{ kind, spec, field string }{
 	{"VirtualService", "{hosts: [a], http: [{timeout: 1500us, route: [{destination: {host: a}}]}]}", "spec.http[0].timeout"},
 	{"VirtualService", "{hosts: [a], http: [{match: [{headers: {a.b: {exact: c}}}], route: [{destination: {host: a}}]}]}", "spec.http[0].match[0].headers[a.b]"},
 	{"VirtualService", "{hosts: [a], http: [{match: [{sourceNamespace: a.b}], route: [{destination: {host: a}}]}]}", "spec.http[0].match[0].sourceNamespace"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {x: '%NO_SUCH_COMMAND%'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[x]"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {response: {set: {x: '%ENVIRONMENT(HOME)%'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.response.set[x]"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {Content-Length: '0'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[Content-Length]"},
+	{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}, headers: {response: {add: {transfer-encoding: chunked}}}}]}]}", "spec.http[0].route[0].headers.response.add[transfer-encoding]"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {request: {remove: [connection]}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.remove[0]"},
+	{"VirtualService", "{hosts: [a], http: [{rewrite: {uri: '/a HTTP/1.1 b'}, route: [{destination: {host: a}}]}]}", "spec.http[0].rewrite.uri"},
+	{"VirtualService", "{hosts: [a], http: [{rewrite: {authority: 'a b'}, route: [{destination: {host: a}}]}]}", "spec.http[0].rewrite.authority"},
+	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {host: 'a b'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[host]"},
+	{"VirtualService", "{hosts: [a], http: [{rewrite: {uriRegexRewrite: {match: a, rewrite: 'b c'}}, route: [{destination: {host: a}}]}]}", "spec.http[0].rewrite.uriRegexRewrite.rewrite"},
+	{"Telemetry", "{tracing: [{customTags: {a: {formatter: {value: '%NO_SUCH_COMMAND%'}}}}]}", "spec.tracing[0].customTags[a].formatter.value"},
 	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {x: '50%'}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[x]"},
 	{"VirtualService", "{hosts: [a], http: [{route: [{destination: {host: a}, headers: {response: {add: {x: '%START_TIME%%'}}}}]}]}", "spec.http[0].route[0].headers.response.add[x]"},
 	{"VirtualService", "{hosts: [a], http: [{headers: {request: {set: {x: \"a\\nb\"}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].headers.request.set[x]"},

@@ -79,7 +79,7 @@ func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
 	return strings.EqualFold(name, "envoy") || strings.EqualFold(name, "prometheus")
 }
 
-// checkTracing validates tracing settings, and removes tags without a value.
+// checkTracing validates tracing settings, and removes tags without a value and those with a format that Envoy refuses.
 func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.MeshConfig) {
 	checkProviders(r, at, t.Providers, mesh)
 	if len(t.Providers) > 1 {
@@ -102,6 +102,10 @@ func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.Mes
 			r.needed(tag+".header.name", of.Header.GetName())
 		case *telemetryv1.Tracing_CustomTag_Formatter:
 			r.needed(tag+".formatter.value", of.Formatter.GetValue())
+			if err := model.CheckFormat(of.Formatter.GetValue()); err != nil {
+				r.refusef(problem.Invalid, tag+".formatter.value", "%q: %v; the tag is left out", of.Formatter.GetValue(), err)
+				delete(t.CustomTags, name)
+			}
 		default: // accepted by Istio
 			r.warnf(problem.NoEffect, tag, "has neither a literal nor an environment, header or formatter: the tag is left out")
 			delete(t.CustomTags, name)

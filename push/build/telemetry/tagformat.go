@@ -3,15 +3,13 @@ package telemetry
 import (
 	"regexp"
 	"strings"
+
+	"navarch.io/navarch/store/model"
 )
 
-// attribute, literal and asText match the supported CEL expressions. attribute is an attribute that Envoy has without
-// Istio's filters, for instance request.host or request.headers['x-team']
-// (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/attributes). literal is a quoted text.
-// asText is string() around an expression.
+// literal and asText match the supported CEL expressions other than attributes. literal is a quoted text. asText is
+// string() around an expression.
 var (
-	attribute = regexp.MustCompile(`^(request|response|connection|upstream|source|destination|xds|metadata)` +
-		`(\.[a-z_]+|\[('[^'"%()\\]+'|"[^'"%()\\]+")\])+$`)
 	literal = regexp.MustCompile(`^('[^'\\]*'|"[^"\\]*")$`)
 	asText  = regexp.MustCompile(`^string\((.*)\)$`)
 )
@@ -28,7 +26,7 @@ func Format(expression string) (format string, ok bool) {
 	if inner := asText.FindStringSubmatch(expression); inner != nil {
 		expression = strings.TrimSpace(inner[1])
 	}
-	if !attribute.MatchString(expression) {
+	if !model.IsAttribute(expression) {
 		return "", false
 	}
 	return "%CEL(" + expression + ")%", true

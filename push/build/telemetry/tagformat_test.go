@@ -8,7 +8,7 @@ func TestFormat(t *testing.T) {
 		"request.host": "%CEL(request.host)%", " string(destination.port) ": "%CEL(destination.port)%", "request.headers['x-team']": "%CEL(request.headers['x-team'])%",
 		`xds.node.metadata["NAME"]`: `%CEL(xds.node.metadata["NAME"])%`, "'blue'": "blue", `"100 %"`: "100 %%", "''": "",
 		"request": "-", "request.size + 1": "-", "string(request.host": "-", "has(request.host)": "-", "request.headers[')%']": "-", "upstream_peer.name": "-", "'a' + 'b'": "-",
-		"request.host)%%CEL(request.path": "-", "node.metadata['x']": "-", "": "-", `'a\\'`: "-", "request.headers['%REQ(x)%']": "-",
+		"request.host)%%CEL(request.path": "-", "node.metadata['x']": "-", "": "-", `'a\\'`: "-", "request.headers['%REQ(x)%']": "-", "request.in": "-", "request.headers['a.in']": "%CEL(request.headers['a.in'])%",
 	} {
 		got, ok := Format(in)
 		if !ok {

@@ -109,6 +109,9 @@ func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute,
 		}
 		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: &routev3.WeightedCluster{Clusters: clusters}}
 	}
+	if !model.FitsRequestLine(authority) {
+		return nil, problem.Atf("rewrite.authority", "%q has spaces or control characters", authority)
+	}
 	if authority != "" {
 		action.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: authority}
 	}
@@ -122,7 +125,7 @@ func (d *routeBuilder) forward(out *routev3.Route, rule *networkingv1.HTTPRoute,
 
 // weighted returns the clusters of several destinations, and adds their hash policies to action. A destination's share
 // is its weight divided by the sum of the weights. Destinations of weight 0 are left out. It fails if the sum is 0 or
-// exceeds 32 bits.
+// exceeds 32 bits, or if a destination's operations set a host with spaces or control characters.
 func (d *routeBuilder) weighted(
 	action *routev3.RouteAction, routes []*networkingv1.HTTPRouteDestination,
 ) ([]*routev3.WeightedCluster_ClusterWeight, error) {
@@ -143,6 +146,9 @@ func (d *routeBuilder) weighted(
 			RequestHeadersToRemove:  ops.request.remove,
 			ResponseHeadersToAdd:    ops.response.add,
 			ResponseHeadersToRemove: ops.response.remove,
+		}
+		if !model.FitsRequestLine(ops.authority) {
+			return nil, problem.Atf("route.headers", "host %q has spaces or control characters", ops.authority)
 		}
 		if ops.authority != "" {
 			c.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{HostRewriteLiteral: ops.authority}
@@ -221,8 +227,15 @@ func duration(d *durationpb.Duration) *durationpb.Duration {
 	return d
 }
 
-// setRewrite sets the rewrite of the path. The error names the field with an invalid regular expression.
+// setRewrite sets the rewrite of the path. The error names the field with an invalid regular expression, or with a
+// space or control character.
 func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) error {
+	if to := rewrite.GetUri(); !model.FitsRequestLine(to) {
+		return problem.Atf("rewrite.uri", "%q has spaces or control characters", to)
+	}
+	if to := rewrite.GetUriRegexRewrite().GetRewrite(); !model.FitsRequestLine(to) {
+		return problem.Atf("rewrite.uriRegexRewrite.rewrite", "%q has spaces or control characters", to)
+	}
 	if r := rewrite.GetUriRegexRewrite(); r != nil {
 		pattern, err := regex(r.GetMatch())
 		if err != nil {

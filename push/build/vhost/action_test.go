@@ -40,7 +40,7 @@ var actions = []struct{ name, rule, want string }{
 	{"rewrite", `rewrite: {uri: /new, authority: other}, ` + routeA, `route: {` + plainA + `, prefixRewrite: /new, hostRewriteLiteral: other}`},
 	{"regex rewrite", `rewrite: {uriRegexRewrite: {match: "/(.*)", rewrite: "/x/\\1"}}, ` + routeA,
 		`route: {` + plainA + `, regexRewrite: {pattern: {regex: "/(.*)"}, substitution: "/x/\\1"}}`},
-	{"headers", `headers: {request: {set: {b: "2", a: "1", host: new.host}, add: {c: "3"}, remove: [d, ":path"]}, response: {set: {e: "5"}, add: {f: "6"}, remove: [g]}}, ` + routeA,
+	{"headers", `headers: {request: {set: {b: "2", a: "1", host: new.host}, add: {c: "3"}, remove: [d, ":path", Te]}, response: {set: {e: "5", Content-Length: "3"}, add: {f: "6", connection: close}, remove: [g, keep-alive]}}, ` + routeA,
 		`requestHeadersToAdd: [` + set("a", "1") + `, ` + set("b", "2") + `, ` + add("c", "3") + `], requestHeadersToRemove: [d],
 		 responseHeadersToAdd: [` + set("e", "5") + `, ` + add("f", "6") + `], responseHeadersToRemove: [g], route: {` + plainA + `, hostRewriteLiteral: new.host}`},
 	{"headers of the destination come after those of the rule", `headers: {request: {add: {a: "1"}}}, route: [{destination: {host: a}, headers: {request: {add: {b: "2"}, set: {Host: h}}, response: {remove: [x]}}}], ` + noRetries,

@@ -57,12 +57,12 @@ func headerOperations(in *networkingv1.Headers) operations {
 }
 
 // headerChanges encodes the operations on the headers of requests or of responses: `set`, then `add`, each sorted by
-// name.
+// name. It leaves out the headers that Envoy alone sets.
 func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	var out headerChange
 	add := func(values map[string]string, how corev3.HeaderValueOption_HeaderAppendAction) {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
-			if !unmodifiable(k) {
+			if !model.SetByEnvoy(k) {
 				out.add = append(out.add, &corev3.HeaderValueOption{
 					Header: &corev3.HeaderValue{Key: k, Value: values[k]}, AppendAction: how,
 				})
@@ -72,29 +72,23 @@ func headerChanges(in *networkingv1.Headers_HeaderOperations) headerChange {
 	add(in.GetSet(), corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
 	add(in.GetAdd(), corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
 	for _, k := range in.GetRemove() {
-		if !unmodifiable(k) {
+		if !model.SetByEnvoy(k) {
 			out.remove = append(out.remove, k)
 		}
 	}
 	return out
 }
 
-// unmodifiable reports whether Envoy refuses operations on a header: it is a pseudo header or host.
-func unmodifiable(header string) bool {
-	return strings.HasPrefix(header, ":") || strings.EqualFold(header, "host")
-}
-
-// validateFormats returns an error for a header value that is not a format string. For a single value such as "50%",
-// Envoy would refuse the whole route configuration.
+// validateFormats returns an error for a header value that is not a format string for headers. For a single value such
+// as "50%", Envoy would refuse the whole route configuration.
 func validateFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
 	for _, c := range r.GetRoute().GetWeightedClusters().GetClusters() {
 		values = slices.Concat(values, c.RequestHeadersToAdd, c.ResponseHeadersToAdd)
 	}
 	for _, v := range values {
-		if !model.IsFormat(v.GetHeader().GetValue()) {
-			return problem.Atf("headers", "%s: %q is no format string: a percent sign is written %%%%",
-				v.Header.Key, v.Header.Value)
+		if err := model.CheckHeaderFormat(v.GetHeader().GetValue()); err != nil {
+			return problem.Atf("headers", "%s: %q: %w", v.Header.Key, v.Header.Value, err)
 		}
 	}
 	return nil

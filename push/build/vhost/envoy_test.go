@@ -121,7 +121,7 @@ http:
 - {name: redirect, match: [{uri: {prefix: /old/}}], redirect: {prefixRewrite: /new/, authority: other, redirectCode: 307, scheme: https, port: 8443}}
 - name: header
   match: [{headers: {x-team: {regex: "b.*"}}, withoutHeaders: {x-not: {exact: "1"}}, uri: {prefix: /team}, queryParams: {q: {}}}]
-  headers: {request: {set: {x-set: "100%%", x-path: "%REQ(:path)%"}, add: {x-add: a}, remove: [x-team]}, response: {set: {x-answer: "yes"}}}
+  headers: {request: {set: {x-set: "100%%", x-path: "%REQ(:path)%", transfer-encoding: chunked}, add: {x-add: a, Content-Length: "7"}, remove: [x-team]}, response: {set: {x-answer: "yes", content-length: "3"}}}
   rewrite: {uri: /rewritten, authority: new.host}
   route: [{destination: {host: a, subset: v2}, headers: {response: {add: {x-dest: v2}}}}]
 - name: weights

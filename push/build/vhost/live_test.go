@@ -87,7 +87,7 @@ func (e *live) direct() {
 	}
 }
 
-// headers: a rule that matches by headers, rewrites, and changes headers both ways.
+// headers: a rule that matches by headers, rewrites, and changes headers both ways, but not those that frame messages.
 func (e *live) headers() {
 	resp, got, _ := e.status(200, "GET", "/team/x?q=1", "x-team", "blue")
 	if got.Backend != "v2" || got.Path != "/rewritten/x?q=1" || got.Host != "new.host" || got.Header.Get("X-Set") != "100%" ||

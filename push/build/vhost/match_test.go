@@ -127,7 +127,8 @@ func TestCatchAllEnds(t *testing.T) {
 	}
 }
 
-// A rule that Envoy would refuse is left out alone: the other rules keep their order.
+// A rule that Envoy would refuse, or that would harm others, is left out alone: the other rules keep their order.
+// Promise: security-gateways.md#change-requests-of-others
 func TestBrokenRulesAreLeftOut(t *testing.T) {
 	for _, bad := range []string{
 		`match: [{uri: {regex: "a(b"}}], route: [{destination: {host: a}}]`,
@@ -144,6 +145,14 @@ func TestBrokenRulesAreLeftOut(t *testing.T) {
 		`match: [{uri: {prefix: /x}}], headers: {request: {set: {a: "50%"}}}, route: [{destination: {host: a}}]`,
 		`match: [{uri: {prefix: /x}}], headers: {response: {add: {a: "%REQ(x"}}}, directResponse: {status: 200}`,
 		`match: [{uri: {prefix: /x}}], route: [{destination: {host: a}, weight: 1, headers: {request: {set: {a: "%"}}}}, {destination: {host: b}, weight: 1}]`,
+		`match: [{uri: {prefix: /x}}], headers: {request: {set: {a: "%NO_SUCH_COMMAND%"}}}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], headers: {response: {set: {a: "%REQ()%"}}}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], headers: {request: {add: {a: "%ENVIRONMENT(HOME)%"}}}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], rewrite: {uri: "/a HTTP/1.1 b"}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], rewrite: {authority: "a b"}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], headers: {request: {set: {Host: "a\tb"}}}, route: [{destination: {host: a}}]`,
+		`match: [{uri: {prefix: /x}}], route: [{destination: {host: a}, weight: 1, headers: {request: {set: {host: "a b"}}}}, {destination: {host: b}, weight: 1}]`,
+		`match: [{uri: {prefix: /x}}], rewrite: {uriRegexRewrite: {match: a, rewrite: "b c"}}, route: [{destination: {host: a}}]`,
 		`match: [{uri: {prefix: /x}}], headers: {request: {set: {"a\nb": c}}}, route: [{destination: {host: a}}]`,
 	} {
 		vs := service(t, `http: [{name: before, match: [{uri: {prefix: /b}}], route: [{destination: {host: a}}]}, {name: bad, `+bad+`}, {name: after, route: [{destination: {host: a}}]}]`)

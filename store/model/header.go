@@ -1,0 +1,24 @@
+package model
+
+import "strings"
+
+// connectionHeaders are the headers that frame messages or belong to one connection
+// (https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1).
+var connectionHeaders = map[string]bool{
+	"connection": true, "content-length": true, "http2-settings": true, "keep-alive": true, "proxy-connection": true, "te": true,
+	"trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+// SetByEnvoy reports whether header operations on a header have no effect. These are pseudo-headers and host, which
+// Envoy refuses to change, and headers that frame messages or belong to one connection. Envoy would send a changed
+// content-length with the unchanged body, whose rest the next server would read as a request of another client.
+func SetByEnvoy(header string) bool {
+	name := strings.ToLower(header)
+	return strings.HasPrefix(name, ":") || name == "host" || connectionHeaders[name]
+}
+
+// FitsRequestLine reports whether a path or host has neither spaces nor control characters, which would change the
+// request line or add headers.
+func FitsRequestLine(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f })
+}
