@@ -17,21 +17,22 @@ var metadataServers = map[netip.Addr]bool{netip.MustParseAddr("fd20:ce::254"): t
 // credentials of Pods (::23).
 var nodeServices = netip.MustParsePrefix("fd00:ec2::/32")
 
-// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node connects:
-// NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
+// embedding has the prefixes of IPv6 addresses that end in an IPv4 address, to which a translator or the Node
+// connects: NAT64 (RFC 6052), SIIT (RFC 2765), and "IPv4-compatible" addresses.
 var embedding = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:0:0:0/96"),
 	netip.MustParsePrefix("::/96")}
 
-// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of the
-// positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC 3056), which
-// embed one in the bytes 2 to 5.
+// localUse is the prefix of NAT64 translators of one network, whose IPv6 addresses embed an IPv4 address at one of
+// the positions in localUsePositions (RFC 8215; RFC 6052, section 2.2). sixToFour has the addresses of 6to4 (RFC
+// 3056), which embed one in the bytes 2 to 5.
 var (
 	localUse          = netip.MustParsePrefix("64:ff9b:1::/48")
 	localUsePositions = [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}}
 	sixToFour         = netip.MustParsePrefix("2002::/16")
 )
 
-// localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses for which Local has a reason.
+// localNames has names that resolvers, /etc/hosts of Pods or clouds resolve to addresses for which Local has a
+// reason.
 var localNames = map[string]bool{"localhost": true, "localhost.localdomain": true, "localhost4": true, "localhost6": true,
 	"localhost4.localdomain4": true, "localhost6.localdomain6": true, "ip6-localhost": true, "ip6-loopback": true,
 	"loopback": true, "host.docker.internal": true, "gateway.docker.internal": true,
@@ -83,8 +84,8 @@ func localAddress(addr netip.Addr) string {
 
 // meant returns the addresses to which connections to an IP address may lead: the address itself, without zone and
 // IPv4 mapping, or the IPv4 addresses that it may embed. For addresses of localUse the position is not known, so the
-// result has one address for each position. Addresses of 0.0.0.0/8 are left out unless there is no other, because most
-// are the zeros before or after the embedded address.
+// result has one address for each position. Addresses of 0.0.0.0/8 are left out unless there is no other, because
+// most are the zeros before or after the embedded address.
 func meant(addr netip.Addr) []netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
@@ -115,8 +116,9 @@ func meant(addr netip.Addr) []netip.Addr {
 	return all
 }
 
-// Addresses returns the IP addresses to which connections to an endpoint's address may lead, as far as the address alone
-// decides them: those of an IP address, or of the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN); nil for other names.
+// Addresses returns the IP addresses to which connections to an endpoint's address may lead, as far as the address
+// alone decides them: those of an IP address, or of the DNS name of a Pod (10-1-0-1.NAMESPACE.pod.DOMAIN); nil for
+// other names.
 func Addresses(address string) []netip.Addr {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -131,8 +133,8 @@ func Addresses(address string) []netip.Addr {
 // canonicalName returns a DNS name in lower case and without trailing dots.
 func canonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
 
-// Resolves reports whether a DNS name resolves to a host of the mesh in a Pod of Kubernetes: it is the host, a name below
-// it (a Pod of a headless Service), or the first labels of the host, which the search domains of Pods complete.
+// Resolves reports whether a DNS name resolves to a host of the mesh in a Pod of Kubernetes: it is the host, a name
+// below it (a Pod of a headless Service), or the first labels of the host, which the search domains of Pods complete.
 func Resolves(name, host string) bool {
 	name, host = canonicalName(name), canonicalName(host)
 	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
@@ -167,8 +169,8 @@ func coversLocal(wildcard string) bool {
 	return len(labels) > 1 && labels[1] == podZone || len(labels) > 2 && labels[2] == podZone
 }
 
-// localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some such
-// names as IP addresses (127.1, 0x7f000001, 2130706433).
+// localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some
+// such names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
 	name = canonicalName(name)
 	if coversLocal(name) {

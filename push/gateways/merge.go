@@ -58,8 +58,8 @@ type merger struct {
 type portState struct {
 	first Server
 	bind  string // bind of the first server
-	// joined maps a bind to its first server, if the first server of the port has TLS and another server precedes it. A
-	// bind in joined accepts no further server without the field tls.
+	// joined maps a bind to its first server, if the first server of the port has TLS and another server precedes it.
+	// A bind in joined accepts no further server without the field tls.
 	joined map[string]*Server
 }
 
@@ -231,8 +231,8 @@ func (p *portState) refusal(s Server, at socket, on *sharing) *reason {
 
 // takesOver returns the reason to refuse a server at one address of a port on which a server of another namespace
 // listens at all addresses. The kernel would pass all connections to that address to the more specific listener,
-// whatever their host. This includes loopback addresses, to which kubectl port-forward and containers of the Pod connect.
-// Nil: the server does not take over connections.
+// whatever their host. This includes loopback addresses, to which kubectl port-forward and containers of the Pod
+// connect. Nil: the server does not take over connections.
 func (m *merger) takesOver(s Server, at socket) *reason {
 	if at.bind == "" {
 		return nil
@@ -255,8 +255,8 @@ func (m *merger) takesOver(s Server, at socket) *reason {
 	return nil
 }
 
-// keepHosts removes the hosts of a server with TLS for which Envoy would refuse the filter chain: another chain has the
-// SNI, or the name is not valid as SNI. It records the conflicts, and returns false if no host remains.
+// keepHosts removes the hosts of a server with TLS for which Envoy would refuse the filter chain: another chain has
+// the SNI, or the name is not valid as SNI. It records the conflicts, and returns false if no host remains.
 func (m *merger) keepHosts(s *Server, on *sharing) bool {
 	all := slices.ContainsFunc(s.Hosts, func(h Host) bool { return h.Name == "*" && on.owner(*s, h) == nil })
 	ends, lost := s.Ends(), map[*Server][]Host{} // by winner

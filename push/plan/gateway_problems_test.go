@@ -39,8 +39,8 @@ func TestProblemsOfServers(t *testing.T) {
 	}
 }
 
-// Envoy itself reads no files that a Gateway of another namespace names: a missing file would cost the whole listener.
-// The chain stays, and closes its connections. An agent that serves files serves them for all Gateways.
+// Envoy itself reads no files that a Gateway of another namespace names: a missing file would cost the whole
+// listener. The chain stays, and closes its connections. An agent that serves files serves them for all Gateways.
 // Promise: security-gateways.md#make-a-gateway-fail
 func TestFilesOfForeignGateways(t *testing.T) {
 	gateway := func(namespace, host string) model.Record {
@@ -65,9 +65,8 @@ func TestFilesOfForeignGateways(t *testing.T) {
 	}
 }
 
-// A rule of another namespace than the gateway's gets no private key for its cluster, even if a Gateway makes the gateway
-// request the Secret.
-// Promise: security-gateways.md#keys-secrets-and-configmaps
+// A rule of another namespace than the gateway's gets no private key for its cluster, even if a Gateway makes the
+// gateway request the Secret. Promise: security-gateways.md#keys-secrets-and-configmaps
 func TestClientCertificateOfAForeignRule(t *testing.T) {
 	for namespace, foreign := range map[string]bool{"edge": false, "evil": true} {
 		p, _, gw := gatewayPlanner(append(entryAt(t, "EDS", 8443, "10.9.0.1"),

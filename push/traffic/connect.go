@@ -78,9 +78,9 @@ type Client struct {
 //
 // For settings that are not possible the mode is Closed, and the problem is an error. Such settings are ISTIO_MUTUAL
 // without a mesh certificate of the client, MUTUAL without certificates, MUTUAL with credentialName of a rule that is
-// Foreign, an unknown mode or form of credential, and credentialName for a client that may not request Secrets. The last
-// has an exception, as in istiod: if the application sends TLS itself, the bytes are forwarded unchanged. Then the mode
-// is Plaintext and the problem is a warning.
+// Foreign, an unknown mode or form of credential, and credentialName for a client that may not request Secrets. The
+// last has an exception, as in istiod: if the application sends TLS itself, the bytes are forwarded unchanged. Then
+// the mode is Plaintext and the problem is a warning.
 func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt

@@ -197,12 +197,13 @@ func TestTLSOf(t *testing.T) {
 	if got, wrong := TLSOf(p, Client{Secrets: true}, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
-	if got, wrong := TLSOf(p, Client{Secrets: true, Foreign: true}, AutoEndpoints); got != Closed || wrong == nil || wrong.Code != problem.NotAllowed ||
+	foreign := Client{Secrets: true, Foreign: true}
+	if got, wrong := TLSOf(p, foreign, AutoEndpoints); got != Closed || wrong == nil || wrong.Code != problem.NotAllowed ||
 		wrong.Field != "spec.trafficPolicy.tls.credentialName" {
 		t.Errorf("a private key of a Secret, of a rule of another namespace: %v, %v", got, wrong)
 	}
 	if got, wrong := TLSOf(Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, credentialName: c}}"), nil, 0, 80),
-		Client{Secrets: true, Foreign: true}, AutoEndpoints); got != Originate || wrong != nil {
+		foreign, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("authorities of a Secret, of a rule of another namespace: %v, %v", got, wrong)
 	}
 	ca := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: c}}"), nil, 0, 80)

@@ -21,7 +21,8 @@ import (
 // http3Reply lists the ALPN protocols of HTTP/3 servers.
 var http3Reply = []string{"h3"}
 
-// transportSocket returns the transport socket that terminates the chain's TLS, or nil if the chain terminates no TLS.
+// transportSocket returns the transport socket that terminates the chain's TLS, or nil if the chain terminates no
+// TLS.
 func (s ServerChain) transportSocket() *corev3.TransportSocket {
 	if !s.TLS.terminates() {
 		return nil
@@ -41,10 +42,10 @@ func (s ServerChain) transportSocket() *corev3.TransportSocket {
 }
 
 // Fault returns an error if the proxy cannot terminate TLS as the Spec states. The reason is that the mode needs a
-// mesh certificate that the proxy lacks, that the TLS versions are invalid, that certificates are missing, or that Envoy
-// itself would read files of a Foreign object. Envoy refuses the whole listener if such a file is missing or no PEM. The
-// error begins with the field of the Gateway's server, and states that connections are closed. nil: the proxy can
-// terminate the TLS, or the chain terminates no TLS.
+// mesh certificate that the proxy lacks, that the TLS versions are invalid, that certificates are missing, or that
+// Envoy itself would read files of a Foreign object. Envoy refuses the whole listener if such a file is missing or no
+// PEM. The error begins with the field of the Gateway's server, and states that connections are closed. nil: the
+// proxy can terminate the TLS, or the chain terminates no TLS.
 func (s ServerChain) Fault() error {
 	tls := s.TLS
 	if !tls.terminates() {
@@ -65,8 +66,8 @@ func (s ServerChain) Fault() error {
 	case mesh:
 		return nil
 	case tls.Foreign && s.readsFiles(tls):
-		return errors.New("tls: the gateway's agent does not serve these files, and Envoy reads files for Gateways of the gateway's own " +
-			"namespace alone; connections are closed")
+		return errors.New("tls: the gateway's agent does not serve these files, and Envoy reads files for Gateways of the " +
+			"gateway's own namespace alone; connections are closed")
 	case tls.Secrets.Len() == 0 && (tls.Certificate == "" || tls.Key == ""):
 		return errors.New("tls.serverCertificate: a certificate or its key is missing; connections are closed")
 	case tls.requestsClientCertificate() && tls.Trust == Secret{} && tls.Authorities == "":

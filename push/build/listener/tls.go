@@ -14,7 +14,9 @@ import (
 func (s ServerTLS) terminates() bool { return s != ServerTLS{} }
 
 // NamesFiles reports whether the settings name files of the proxy.
-func (s ServerTLS) NamesFiles() bool { return s.Certificate+s.Certificate2+s.Authorities+s.Revoked != "" }
+func (s ServerTLS) NamesFiles() bool {
+	return s.Certificate+s.Certificate2+s.Authorities+s.Revoked != ""
+}
 
 // requestsClientCertificate reports whether the proxy requests a certificate from clients.
 func (s ServerTLS) requestsClientCertificate() bool {

@@ -40,8 +40,8 @@ func InDNS(svc *model.Service) bool {
 	return by == traffic.StrictDNS || by == traffic.LogicalDNS
 }
 
-// Dynamic reports whether proxies resolve the host name of each request to a service (resolution DYNAMIC_DNS). The host
-// of such a service may be a wildcard.
+// Dynamic reports whether proxies resolve the host name of each request to a service (resolution DYNAMIC_DNS). The
+// host of such a service may be a wildcard.
 func Dynamic(svc *model.Service) bool {
 	return traffic.DiscoveryByResolution(svc) == traffic.Dynamic
 }
@@ -183,9 +183,9 @@ func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Pol
 		OwnTLS:  !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
-// secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and so
-// may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key, for all objects of the
-// proxy together; traffic.Client.Foreign decides which rules may use it.
+// secrets reports whether proxies may use the Secret that a rule names with credentialName. Gateways may use it, and
+// so may the Envoys that a workloadSelector of the rule selects. push/access decides about the private key, for all
+// objects of the proxy together; traffic.Client.Foreign decides which rules may use it.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	if p.key.Kind == view.Router {
 		return true
@@ -222,8 +222,8 @@ func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known 
 	return model.LocalityLabel(inputs.Locality, key)
 }
 
-// balance combines a locality setting with the inputs of proxies. The result decides the distribution of their requests
-// among the endpoints of a cluster. It is zero without a setting.
+// balance combines a locality setting with the inputs of proxies. The result decides the distribution of their
+// requests among the endpoints of a cluster. It is zero without a setting.
 func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint.Balance {
 	if !setting.Stated() {
 		return endpoint.Balance{}

@@ -20,9 +20,9 @@ import (
 // ServiceEntry could publish the administration interface of the router's Envoy.
 //
 // The guard refuses the addresses that gateways.Local refuses. It also refuses the ports of the agent and of Envoy at
-// the addresses and names of the router's Pods. These addresses are the endpoints and the virtual addresses of the Services
-// that select the router's Pod (view.Edge), and the names are those that lead to them (leadsBack). Services in the router's own namespace may have such ports, for example the
-// readiness port.
+// the addresses and names of the router's Pods. These addresses are the endpoints and the virtual addresses of the
+// Services that select the router's Pod (view.Edge), and the names are those that lead to them (leadsBack). Services
+// in the router's own namespace may have such ports, for example the readiness port.
 type guard struct {
 	services []*model.Service // the Services that select the router's Pod
 	hosts    map[string]bool  // the hosts of these Services; immutable
@@ -113,8 +113,9 @@ func (g *guard) refuses(in *input.Input, q input.Selection, namespace string, m 
 	return ""
 }
 
-// leadsBack reports whether an address is of the router's Pods or of a Service over them. For a DNS name, the name alone
-// decides: it is the name of a Pod by its address, resolves to a host of such a Service, or is a hostname of the Pods.
+// leadsBack reports whether an address is of the router's Pods or of a Service over them. For a DNS name, the name
+// alone decides: it is the name of a Pod by its address, resolves to a host of such a Service, or is a hostname of
+// the Pods.
 func (g *guard) leadsBack(in *input.Input, address string) bool {
 	own := g.addresses(in)
 	if slices.ContainsFunc(gateways.Addresses(address), func(addr netip.Addr) bool { return own[addr] }) {
@@ -169,8 +170,9 @@ func (t *Table) guards(to *Host) bool {
 	return t.guard != nil && to != nil && to.Service != nil && Dynamic(to.Service)
 }
 
-// astray reports whether routes to a destination send requests with names that are not below it. The name of a request
-// is the virtual host, or the host that the rule sets. If so, astray appends a problem of the rule's VirtualService.
+// astray reports whether routes to a destination send requests with names that are not below it. The name of a
+// request is the virtual host, or the host that the rule sets. If so, astray appends a problem of the rule's
+// VirtualService.
 func (t *Table) astray(spec *vhost.Spec, hosts Hosts, ref virtualservice.Ref, found *[]input.Problem) bool {
 	to := hosts.Get(target(hosts, ref.Host))
 	if !t.guards(to) {
