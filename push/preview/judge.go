@@ -49,7 +49,7 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 		}
 	}
 	reach := meaning.Reach{MeshWide: meshWide(c), Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views},
-		Bytes: growth(p.Views), Found: patchRisks(base.Planner, c, sees)}
+		Bytes: growth(p.Views), Found: patchRisks(ctx, base.Planner, c, sees)}
 	return meaning.Over(all, reach)
 }
 
