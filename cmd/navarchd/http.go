@@ -32,7 +32,23 @@ func monitoring(asked http.Handler) http.Handler {
 		mux.Handle("/debug/", asked)
 		mux.Handle(fleetapi.Root, asked)
 	}
-	return mux
+	return bounded(mux)
+}
+
+// maxBody bounds the bodies of requests that are no previews, in bytes.
+const maxBody = 64 << 10
+
+// bounded limits the bodies of requests to maxBody, except those of previews, which the server's limit bounds
+// (web.Limits.Body) and which debug.Pages.PlanBody reads once the caller is known.
+func bounded(h http.Handler) http.Handler {
+	small := http.MaxBytesHandler(h, maxBody)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == fleetapi.Root+"plan" {
+			h.ServeHTTP(w, r)
+			return
+		}
+		small.ServeHTTP(w, r)
+	})
 }
 
 func version(w http.ResponseWriter, _ *http.Request) {
@@ -61,5 +77,5 @@ func public(ready func() error, notes func() []string, asked http.Handler) http.
 		mux.Handle("/debug/", asked)
 		mux.Handle(fleetapi.Root, asked)
 	}
-	return mux
+	return bounded(mux)
 }

@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/controlz"
+	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 )
@@ -81,6 +82,9 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
+// pageLimits are the limits of the HTTP addresses. Only previews have bodies of this size (bounded).
+var pageLimits = web.Limits{Body: debug.MaxPlanBody}
+
 // listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1; ready
 // and notes provide the content of /ready. Errors name flags.
 func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() []string, log *slog.Logger) ([]loop.Task, error) {
@@ -100,10 +104,10 @@ func listenHTTP(c *config, asked http.Handler, ready func() error, notes func() 
 	}
 	return []loop.Task{
 		{Name: "http", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, pages, public(ready, notes, asked), web.Limits{}, clients)
+			return web.Serve(ctx, pages, public(ready, notes, asked), pageLimits, clients)
 		}},
 		{Name: "monitoring", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, metrics, monitoring(asked), web.Limits{}, clients)
+			return web.Serve(ctx, metrics, monitoring(asked), pageLimits, clients)
 		}},
 	}, nil
 }

@@ -365,19 +365,19 @@ func (l *Loop) Notified() int64 { return l.notified.Load() }
 // last computation before the list is computed again. Without a snapshot the list is empty.
 func (l *Loop) Problems() []Problem {
 	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
-		var q problemSources
-		var edition int64
+		q, edition := problemSources{}, int64(0)
 		l.inspect(func() {
 			edition = l.edition.Load()
 			if l.planner != nil {
-				q = l.planner.problemSources()
+				q = l.planner.problemSources(nil)
 				q.found = append(q.found, input.Problems{"": l.intake.room.problems()})
 				if l.resolve != nil {
 					q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
 				}
 			}
 		})
-		return l.reports.answer(q), edition
+		all, _ := l.reports.answer(context.Background(), q) // which does not end
+		return all, edition
 	})
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -68,13 +69,16 @@ func (p *Planner) patchedResources() patchedResources {
 	return s
 }
 
-// each calls f with each built resource or fragment, and with the Specs that the pool has for it.
-func (s patchedResources) each(f func(built any, specs []any)) {
+// each calls f with each built resource or fragment, and with the Specs that the pool has for it, until f returns
+// false.
+func (s patchedResources) each(f func(built any, specs []any) bool) {
 	resources := s.pool.Resources()
 	chunks := map[*xds.Fragment]struct{}{}
 	for m := range s.manifests {
 		for r := range m.All() {
-			f(r, resources[r])
+			if !f(r, resources[r]) {
+				return
+			}
 			for chunk := range r.Pieces() {
 				chunks[chunk] = struct{}{}
 			}
@@ -93,8 +97,8 @@ func (s patchedResources) each(f func(built any, specs []any)) {
 	}
 	for piece, specs := range s.pool.Pieces() { // the pool also has unused pieces that are not collected yet
 		_, is := held[maphash.Bytes(seed, piece.Bytes)]
-		if is || len(piece.Bytes) == 0 { // empty: a patch has removed the virtual host
-			f(piece, specs)
+		if used := is || len(piece.Bytes) == 0; used && !f(piece, specs) { // empty: a patch has removed the virtual host
+			return
 		}
 	}
 }
@@ -107,15 +111,19 @@ type patchCounts struct {
 }
 
 // answer returns a count for every patch of every EnvoyFilter, by key. Specs that are not planned any more are dropped.
-func (c *patchCounts) answer(s patchedResources) []PatchCount {
+// The error is that of ctx, which is checked before each Spec.
+func (c *patchCounts) answer(ctx context.Context, s patchedResources) ([]PatchCount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.snapshot == nil {
-		return nil
+		return nil, ctx.Err()
 	}
 	changed, now := s.removed, map[any][]model.Patch{}
-	s.each(func(built any, specs []any) {
+	s.each(func(built any, specs []any) bool {
 		for _, spec := range specs {
+			if ctx.Err() != nil {
+				return false
+			}
 			of, is := spec.(patchable)
 			if !is {
 				continue
@@ -132,7 +140,11 @@ func (c *patchCounts) answer(s patchedResources) []PatchCount {
 				changed[p][built] = struct{}{}
 			}
 		}
+		return true
 	})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	c.effective = now
 	var out []PatchCount
 	for r := range s.snapshot.All(model.KindEnvoyFilter) {
@@ -145,13 +157,20 @@ func (c *patchCounts) answer(s patchedResources) []PatchCount {
 	slices.SortStableFunc(out, func(a, b PatchCount) int {
 		return cmp.Or(a.Patch.Filter.Key.Compare(b.Patch.Filter.Key), cmp.Compare(a.Patch.Index, b.Patch.Index))
 	})
-	return out
+	return out, nil
 }
 
 // Patches returns a PatchCount for each patch of each EnvoyFilter, ordered by the key of the EnvoyFilter and the index
-// of the patch. The first call builds each resource that patches may change several times. Later calls build only new
-// Specs.
-func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.patchedResources()) }
+// of the patch. The first call builds each resource that patches may change. Later calls build only new Specs.
+func (p *Planner) Patches() []PatchCount {
+	all, _ := p.PatchesUntil(context.Background()) // which does not end
+	return all
+}
+
+// PatchesUntil is Patches until ctx ends. The error is that of ctx.
+func (p *Planner) PatchesUntil(ctx context.Context) ([]PatchCount, error) {
+	return p.counts.answer(ctx, p.patchedResources())
+}
 
 // Patches returns the result of Planner.Patches; nil without a plan. Resources are built in the caller's goroutine, so
 // the loop continues meanwhile. The result is cached until the plan changes, and the caller must not change it.
@@ -165,6 +184,7 @@ func (l *Loop) Patches() []PatchCount {
 				s = l.planner.patchedResources()
 			}
 		})
-		return l.counts.answer(s), edition
+		all, _ := l.counts.answer(context.Background(), s) // which does not end
+		return all, edition
 	})
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"sync/atomic"
 
 	"navarch.io/navarch/push/manifest"
@@ -357,4 +358,13 @@ func (p *Planner) Stats() Stats {
 
 // Problems lists the problems found while planning, and the settings that builders left out. Each problem is listed
 // once, and the list is sorted by object. The first call builds all resources; later calls inspect only new Specs.
-func (p *Planner) Problems() []Problem { return p.reports.answer(p.problemSources()) }
+func (p *Planner) Problems() []Problem {
+	all, _ := p.ProblemsUntil(context.Background(), nil) // which does not end
+	return all
+}
+
+// ProblemsUntil returns the result of Problems for the proxies of some namespaces; nil selects all namespaces. Problems
+// of other proxies may name objects that are private to those namespaces. The error is that of ctx.
+func (p *Planner) ProblemsUntil(ctx context.Context, of func(namespace string) bool) ([]Problem, error) {
+	return p.reports.answer(ctx, p.problemSources(of))
+}

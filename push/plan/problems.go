@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -40,16 +41,21 @@ type query struct {
 }
 
 // problemSources returns a snapshot of the plan. Its cost grows with the number of scopes, not with the number of
-// hosts.
-func (p *Planner) problemSources() problemSources {
+// hosts. It has the scopes and workloads of the namespaces that of permits alone; nil permits all.
+func (p *Planner) problemSources(of func(namespace string) bool) problemSources {
 	q := problemSources{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
-	for _, s := range p.scopes {
+	for key, s := range p.scopes {
+		if of != nil && !of(key.Namespace) {
+			continue
+		}
 		q.hosts, q.fronts = append(q.hosts, s.hosts.Freeze()), append(q.fronts, s.front.Freeze())
 		s.layer.Specs(func(spec pool.ResourceSpec) { q.specs = append(q.specs, spec) })
 		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems())
 	}
-	for _, wl := range p.workloads {
-		q.workloads = append(q.workloads, wl)
+	for key, wl := range p.workloads {
+		if of == nil || of(key.Namespace) {
+			q.workloads = append(q.workloads, wl)
+		}
 	}
 	q.found = append(q.found, input.Problems{"": unfetched(p.secrets.Unfetched())})
 	q.lacks, q.root = p.secrets.Lacks(), p.input.Root()
@@ -109,8 +115,9 @@ type finding struct {
 }
 
 // answer returns all problems, each once, sorted by object. It inspects the Specs and records that are not cached yet,
-// and drops the cached problems of Specs and records that are not in q.
-func (r *reports) answer(q problemSources) []Problem {
+// and drops the cached problems of Specs and records that are not in q. The error is that of ctx, which is checked
+// before each inspection.
+func (r *reports) answer(ctx context.Context, q problemSources) ([]Problem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	queries := q.queries()
@@ -119,6 +126,9 @@ func (r *reports) answer(q problemSources) []Problem {
 	for key, query := range queries {
 		found, ok := r.known[key]
 		if !ok {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			for _, err := range query.find() {
 				one := finding{Problem: model.ProblemOf(err, query.blame)}
 				if of := (patch.Left{}); errors.As(err, &of) {
@@ -139,7 +149,7 @@ func (r *reports) answer(q problemSources) []Problem {
 		sets = append(sets, input.Problems{"": others})
 	}
 	r.known = now
-	return input.Sorted(append(sets, input.Problems{"": left.problems()})...)
+	return input.Sorted(append(sets, input.Problems{"": left.problems()})...), nil
 }
 
 // omissions maps each problem of a left-out patch to the resources that lack the patch. Such a patch may be left out of

@@ -117,7 +117,8 @@ func TestWhoFetchesWithCredentials(t *testing.T) {
 			if sent := held(t, h.Set(), "kubernetes://pull"); sent != "" {
 				t.Errorf("sent as a Secret: %s", sent)
 			}
-			if found := fmt.Sprint(p.problemSources().found); strings.Contains(found, "imagePullSecret") != (c.problem != "") || !strings.Contains(found, c.problem) {
+			found := fmt.Sprint(p.problemSources(nil).found)
+			if strings.Contains(found, "imagePullSecret") != (c.problem != "") || !strings.Contains(found, c.problem) {
 				t.Errorf("problems %s, want %q", found, c.problem)
 			}
 			if specs := fmt.Sprintf("%+v", p.Explain(h, xds.Extension, extension.Name(key))); strings.Contains(specs, "hunter") || (c.want == given) != strings.Contains(specs, "[sealed]") {

@@ -25,7 +25,11 @@ func (s Sees) of(namespace string) bool { return s == nil || s(namespace) }
 // be used again. Plan.Objects is empty. Errors: ctx ended, or planning panicked. A Plan that is returned with an
 // error is incomplete.
 func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan, error) {
-	before, found, views := base.Planner.Handles(), problemsOf(base, sees), map[view.View]bool{}
+	found, err := problemsOf(ctx, base, sees)
+	if err != nil {
+		return nil, err
+	}
+	before, views := base.Planner.Handles(), map[view.View]bool{}
 	for h := range before {
 		if sees.of(h.Node.Namespace) {
 			views[h.View()] = true
@@ -39,7 +43,11 @@ func Of(ctx context.Context, base *plan.Base, c mirror.Change, sees Sees) (*Plan
 		return nil, err
 	}
 	p.Views = viewsOf(moved, before)
-	p.Problems = found.to(problemsOf(base, sees))
+	later, err := problemsOf(ctx, base, sees)
+	if err != nil {
+		return nil, err
+	}
+	p.Problems = found.to(later)
 	clear(views)
 	for h := range before {
 		views[h.View()] = true
@@ -139,15 +147,20 @@ func (v *View) differ(pairs []Pair, p Pair) []Pair {
 // problemSet is a set of problems.
 type problemSet map[model.Problem]bool
 
-// problemsOf returns the problems that resolving and planning find with objects of visible namespaces.
-func problemsOf(b *plan.Base, sees Sees) problemSet {
+// problemsOf returns the problems of objects of visible namespaces. Resolving and planning visible proxies find them.
+// The error is that of ctx.
+func problemsOf(ctx context.Context, b *plan.Base, sees Sees) (problemSet, error) {
+	planned, err := b.Planner.ProblemsUntil(ctx, sees)
+	if err != nil {
+		return nil, err
+	}
 	all := problemSet{}
-	for _, p := range slices.Concat(b.Planner.Problems(), b.Resolver.Problems()) {
+	for _, p := range slices.Concat(planned, b.Resolver.Problems()) {
 		if sees.of(p.Key.Namespace) {
 			all[p] = true
 		}
 	}
-	return all
+	return all, nil
 }
 
 // to returns the problems that only the later set has (New), and those that only s has (Gone).

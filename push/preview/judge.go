@@ -53,8 +53,8 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 			}
 		}
 	}
-	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies, Views: [2]int{p.AllViews, views},
-		Bytes: growth(p.Views), Found: patchRisks(base.Planner, c, sees)}
+	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies,
+		Views: [2]int{p.AllViews, views}, Bytes: growth(p.Views), Found: patchRisks(ctx, base.Planner, c, sees)}
 	return meaning.Over(all, reach)
 }
 

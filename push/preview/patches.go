@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"context"
 	"fmt"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -14,8 +15,8 @@ import (
 
 // patchRisks returns the risks of the visible EnvoyFilters in a change: patches that change no resource of any proxy,
 // and patches whose outcome depends on the order of EnvoyFilters. Patches of the bootstrap are never reported as
-// patches without effect, because agents apply them.
-func patchRisks(planned *plan.Planner, c mirror.Change, sees Sees) (all []meaning.Risk) {
+// patches without effect, because agents apply them. nil: ctx ended.
+func patchRisks(ctx context.Context, planned *plan.Planner, c mirror.Change, sees Sees) (all []meaning.Risk) {
 	filters := map[model.Key]bool{}
 	for _, e := range c.Edits {
 		if f, is := e.New.(*model.EnvoyFilter); is && sees.of(f.Key.Namespace) {
@@ -25,7 +26,11 @@ func patchRisks(planned *plan.Planner, c mirror.Change, sees Sees) (all []meanin
 	if len(filters) == 0 {
 		return nil
 	}
-	for _, count := range planned.Patches() {
+	counts, err := planned.PatchesUntil(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, count := range counts {
 		p := count.Patch
 		if !filters[p.Filter.Key] {
 			continue

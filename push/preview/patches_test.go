@@ -1,6 +1,8 @@
 package preview
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -149,4 +151,41 @@ func serviceNumber(t *testing.T, i int) model.Record {
 	port := &model.ServicePort{Number: 80, Name: "http", Protocol: model.Protocol_PROTOCOL_HTTP}
 	return record(t, model.KindService, "shop", fmt.Sprint("s", i), &model.ServiceSpec{Hosts: []string{fmt.Sprintf("s%d.shop.svc.cluster.local", i)},
 		ExportTo: []string{"*"}, Ports: []*model.ServicePort{port}, Addresses: []string{fmt.Sprintf("10.98.0.%d", i)}})
+}
+
+// checked is a context that ends once its error has been asked for some number of times.
+type checked struct {
+	context.Context
+	asked, ends int
+}
+
+func (c *checked) Err() error {
+	if c.asked++; c.asked > c.ends {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A preview of patches looks at its context before each resource that it builds for problems and for patches, so that
+// nothing goes on long after its client has left.
+func TestPatchesEndWithTheContext(t *testing.T) {
+	records := []model.Record{service(t, "*")}
+	for i := range 50 {
+		records = append(records, serviceNumber(t, i))
+	}
+	filter := patched(t, 0, mergesCluster(t, "", map[string]any{"connect_timeout": "7s"}))
+	of := func(ends int) (int, error) {
+		b, ctx := baseOf(t, records, "a.shop"), &checked{t.Context(), 0, ends}
+		_, err := Of(ctx, b, b.Resolver.Source().Apply(5, []model.Record{filter}, nil), nil)
+		return ctx.asked, err
+	}
+	all, err := of(1_000_000)
+	if err != nil || all < 150 { // 50 clusters before and after the change for problems, and 50 for patches
+		t.Errorf("the context was looked at %d times: %v", all, err)
+	}
+	for ends := 0; ends < all; ends += 10 {
+		if asked, err := of(ends); !errors.Is(err, context.Canceled) || asked > ends+10 {
+			t.Errorf("a context that ended at look %d was looked at %d times: %v", ends, asked, err)
+		}
+	}
 }

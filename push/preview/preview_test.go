@@ -156,3 +156,29 @@ func TestReports(t *testing.T) {
 		t.Errorf("without risks: %v", worst)
 	}
 }
+
+// A tenant reads the problems that planning its own proxies finds. Problems that planning other proxies finds may name
+// what those alone see.
+// Promise: plan.md#what-is-asked-of-a-running-mesh
+func TestProblemsOfOwnProxies(t *testing.T) {
+	entry := func(namespace, host string, exportTo string) model.Record {
+		port := &model.ServicePort{Number: 443, Name: "tls", Protocol: model.Protocol_PROTOCOL_TCP}
+		return record(t, model.KindServiceEntry, namespace, "e", &model.ServiceSpec{Hosts: []string{host}, External: true,
+			Addresses: []string{"10.99.0.9"}, ExportTo: []string{exportTo}, Ports: []*model.ServicePort{port}})
+	}
+	hidden, probe := entry("victim", "hidden.example.com", "victim"), entry("evil", "probe.example.com", "*")
+	hidden.Meta().Created, probe.Meta().Created = 1, 2
+	for name, c := range map[string]struct {
+		sees Sees
+		want bool
+	}{"a tenant": {func(namespace string) bool { return namespace == "evil" }, false}, "an operator": {nil, true}} {
+		b := baseOf(t, []model.Record{hidden}, "a.evil", "b.victim")
+		p, err := Of(t.Context(), b, b.Resolver.Source().Apply(5, []model.Record{probe}, nil), c.sees)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(fmt.Sprint(p.Problems.New), "hidden.example.com"); got != c.want {
+			t.Errorf("%s reads the other entry: %v, %v", name, got, p.Problems.New)
+		}
+	}
+}

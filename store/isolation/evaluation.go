@@ -103,7 +103,7 @@ func (j *evaluation) single(field string, a netip.Addr) {
 	services, pod := j.mesh.At(a)
 	for _, s := range services {
 		if !j.own(s.Key.Namespace) {
-			j.reportUnsure(field, "%s is the address of Service %s/%s", a, s.Key.Namespace, s.Key.Name)
+			j.reportUnsure(field, "%s is the address of %s", a, named(s))
 			return
 		}
 	}
@@ -202,7 +202,7 @@ func (j *evaluation) short(field, host string) bool {
 		service := strings.Join(labels[last-1:], ".") + ".svc." + j.Domain
 		for _, s := range j.mesh.Services(service) {
 			if s.Key.Kind == model.KindService && s.Created <= j.of.Created && !j.own(s.Key.Namespace) {
-				j.reportUnsure(field, "%q is a short name of Service %s/%s", host, s.Key.Namespace, s.Key.Name)
+				j.reportUnsure(field, "%q is a short name of %s", host, named(s))
 				return true
 			}
 		}
@@ -250,7 +250,7 @@ func (j *evaluation) routed(field, host string) {
 		above(wildcard)
 	}
 	if of != nil {
-		j.reportUnsure(field, "%q is a host of ServiceEntry %s/%s", host, of.Key.Namespace, of.Key.Name)
+		j.reportUnsure(field, "%q is a host of %s", host, named(of))
 	}
 }
 
@@ -265,6 +265,19 @@ func (j *evaluation) below(wildcard string) map[string]*model.Service {
 		}
 	}
 	return oldest
+}
+
+// named returns the kind and name of a service for messages. A Mesh leaves out the name of a service that the reader
+// must not know.
+func named(s *model.Service) string {
+	kind := "Service"
+	if s.Key.Kind == model.KindServiceEntry {
+		kind = "ServiceEntry"
+	}
+	if s.Key.Name == "" {
+		return "a " + kind + " of another tenant"
+	}
+	return kind + " " + s.Key.Namespace + "/" + s.Key.Name
 }
 
 // older returns the older of two services, or b if a is nil.

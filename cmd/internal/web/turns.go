@@ -11,11 +11,11 @@ import (
 // ErrBusy reports that a caller has too many unfinished answers. A later retry helps.
 var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
 
-// After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 10
-// s.
+// After each answer the tenant's next answer has to wait: for 9 times the duration of making the answer, at most 4
+// min. The longest preview (25 s) has a shorter pause, so a tenant gets at most a tenth of a processor with previews.
 const (
 	pauses       = 9
-	longestPause = 10 * time.Second
+	longestPause = 4 * time.Minute
 )
 
 // Turns limits the cost of making and keeping answers. It is safe for concurrent use. There are three limits:
@@ -46,10 +46,12 @@ func NewTurns(atOnce, perCaller int) *Turns {
 }
 
 // Question describes a request for an answer. The answers for one non-empty Tenant are made one at a time; an empty
-// Tenant sets no such limit. Costly answers count for atOnce of NewTurns.
+// Tenant sets no such limit. Costly answers count for atOnce of NewTurns. Answers with a Place count for the capacity
+// of Place instead, so that they never keep costly answers waiting.
 type Question struct {
 	Caller, Tenant string
 	Costly         bool
+	Place          chan struct{} // occupied while the answer is made
 }
 
 // Turn is the turn of one answer. The caller calls Made once the answer is made, which ends the turn, and Done once
@@ -72,9 +74,13 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	if err != nil {
 		return Turn{}, err
 	}
-	if q.Costly {
+	place := q.Place
+	if place == nil && q.Costly {
+		place = t.costly
+	}
+	if place != nil {
 		select {
-		case t.costly <- struct{}{}:
+		case place <- struct{}{}:
 		case <-ctx.Done():
 			rest(0)
 			return Turn{}, fmt.Errorf("waited for other costly questions: %w", ctx.Err())
@@ -82,8 +88,8 @@ func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
 	}
 	began := time.Now()
 	made := sync.OnceFunc(func() {
-		if q.Costly {
-			<-t.costly
+		if place != nil {
+			<-place
 		}
 		rest(min(pauses*time.Since(began), longestPause))
 	})

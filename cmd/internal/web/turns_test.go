@@ -104,8 +104,13 @@ func TestTenantsHaveAPace(t *testing.T) {
 		time.Sleep(time.Minute)
 		before = time.Now()
 		answer("a", "x", time.Minute)
-		if answer("a", "x", 0); time.Since(before) != time.Minute+10*time.Second {
+		if answer("a", "x", 0); time.Since(before) != 5*time.Minute {
 			t.Errorf("the longest pause ends after %v", time.Since(before)-time.Minute)
+		}
+		before = time.Now()
+		answer("p", "x", 25*time.Second)
+		if answer("p", "x", 0); time.Since(before) != 250*time.Second {
+			t.Errorf("the pause after 25 s ends after %v", time.Since(before)-25*time.Second)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		turn, err := s.Take(t.Context(), Question{Caller: "x", Tenant: "d", Costly: true})
@@ -127,6 +132,37 @@ func TestTenantsHaveAPace(t *testing.T) {
 		defer s.mu.Unlock()
 		if len(s.tenants)+len(s.callers) != 0 {
 			t.Errorf("%d tenants and %d callers are kept", len(s.tenants), len(s.callers))
+		}
+	})
+}
+
+// Answers with a Place of their own wait for that place alone, and keep no costly answer waiting.
+func TestTurnsOfAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, place := NewTurns(1, 2), make(chan struct{}, 1)
+		own := Question{Caller: "a", Costly: true, Place: place}
+		first, err := s.Take(t.Context(), own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan Turn)
+		go func() {
+			turn, err := s.Take(t.Context(), own)
+			if err != nil {
+				t.Error(err)
+			}
+			second <- turn
+		}()
+		synctest.Wait() // the second waits for the place
+		costly, err := s.Take(t.Context(), Question{Caller: "b", Costly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		costly.Done()
+		first.Done()
+		(<-second).Done()
+		if len(place)+len(s.costly)+len(s.callers) != 0 {
+			t.Errorf("something is kept: %d, %d, %v", len(place), len(s.costly), s.callers)
 		}
 	})
 }

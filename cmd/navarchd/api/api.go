@@ -8,6 +8,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,11 +33,8 @@ type API struct {
 	tenants, system *web.Turns // turns of requests that wait: of tenants' callers, and of callers who see everything
 }
 
-// The most waiting requests of one caller. All callers on this machine, also by kubectl port-forward, are one caller.
-const (
-	waitsOfTenant = 8
-	waitsOfSystem = 128
-)
+// The most waiting requests of one tenant, and of one caller who sees everything: all callers on this machine are one.
+const waitsOfTenant, waitsOfSystem = 32, 128
 
 // New returns the API of a process. It keeps c. The fields Rules and Pages are required.
 func New(c Config) *API {
@@ -374,7 +372,7 @@ func (a *API) turn(ctx context.Context, e *endpoint, who authz.Caller) (made, re
 	if who.Sees != nil {
 		waiters = a.tenants
 	}
-	turn, err := waiters.Take(ctx, web.Question{Caller: who.Name})
+	turn, err := waiters.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
 	return turn.Made, turn.Done, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,8 +38,10 @@ func whenOthersAreAsked(t *testing.T) {
 		}
 	}
 	var turns []func()
-	for range waitsOfTenant {
-		_, read, err := a.turn(t.Context(), &endpoint{waits: unlimited}, who)
+	for i := range waitsOfTenant { // of several identities of one tenant
+		other := who
+		other.Name += strconv.Itoa(i % 3)
+		_, read, err := a.turn(t.Context(), &endpoint{waits: unlimited}, other)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,17 +31,15 @@ import (
 const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
-	maxPlanBodies  = 2                // unfinished requests of one tenant, or of one caller who sees everything
-	planBody       = 10 * time.Second // to send the body
+	maxDocuments   = 10 * maxPlanObjects // YAML documents, also empty ones: hundreds of thousands take seconds to parse
+	maxPlanBodies  = 2                   // unfinished requests of one tenant, or of one caller who sees everything
+	planBody       = 10 * time.Second    // to send the body
 	PlanBudget     = 25 * time.Second
 )
 
-// errPlanBusy is the error of a preview that waited too long.
-var errPlanBusy = errors.New("other previews are being made: try again")
-
 // PlanBody reads the body of a request for a preview, at most MaxPlanBody bytes within 10 s. The caller must call done
 // once the response is written; done is never nil. With an error, status is that of the response: 429 for too many
-// requests of the caller at once, and 400 for a body that cannot be read.
+// requests of the caller at once, 413 for a body that is too large, and 400 for a body that cannot be read.
 func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
 	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
@@ -51,24 +50,27 @@ func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseW
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(planBody)) // recorders of tests have no deadline
 	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxPlanBody)); err != nil {
 		status = http.StatusBadRequest
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", large.Limit)
+		}
 	}
 	return body, place.Done, status, err
 }
 
 // Plan previews the change of the objects in a body for the visible proxies of this process. It waits for the caller's
-// turn, and for other previews. With delete=true in q the objects are deleted, and with removed=N the last N of them.
-// With bootstraps=true the report has the configuration of the first groups of proxies for Envoy's validation.
+// turn, and for other previews. While it waits, it keeps no costly page waiting. With delete=true in q the objects are
+// deleted, and with removed=N the last N of them. With bootstraps=true the report has the configuration of the first
+// groups of proxies for Envoy's validation.
 //
 // With an error, the status is that of the response: 404 without role xds, 400 for a body or parameter that is not
 // valid, 403 for an object of another tenant, 429 for too many previews, 413 for plan.ErrNoRoom, 503 for other errors
 // of the preview. An object that the validation webhook would refuse is part of the report, and not an error.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
-	made, read, err := p.Turn(ctx, who, true)
+	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Place: p.previews})
 	if err != nil {
 		return nil, http.StatusTooManyRequests, err
 	}
-	defer read() // a report is bounded
-	defer made()
+	defer turn.Done() // a report is bounded
 	return p.report(ctx, who, body, q)
 }
 
@@ -89,12 +91,6 @@ func (p *Pages) report(ctx context.Context, who authz.Caller, body []byte, q url
 		if !who.Sees.Of(o.ID.Namespace) {
 			return nil, http.StatusForbidden, fmt.Errorf("%v: its namespace is not of your tenant", o.ID)
 		}
-	}
-	select {
-	case p.previews <- struct{}{}:
-		defer func() { <-p.previews }()
-	case <-ctx.Done():
-		return nil, http.StatusTooManyRequests, errPlanBusy
 	}
 	made, err := p.Previewer.Preview(ctx, who, validate.Proposal{Objects: objects[:len(objects)-removed],
 		Removed: objects[len(objects)-removed:], Alone: who.Sees != nil})
@@ -131,6 +127,9 @@ func removedOf(q url.Values, n int) (int, error) {
 
 // objectsIn parses the objects of a body, at most maxPlanObjects. The error names the first object that cannot be read.
 func objectsIn(body []byte) (all []*object.Object, err error) {
+	if n := bytes.Count(body, []byte("\n---")); n > maxDocuments {
+		return nil, fmt.Errorf("the request has %d documents: at most %d objects may be planned at once", n, maxPlanObjects)
+	}
 	events, _ := files.Parse("objects", body)
 	for _, e := range events {
 		if e.Op == object.Broken {

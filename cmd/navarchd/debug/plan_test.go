@@ -155,8 +155,9 @@ func TestPlanPageRefuses(t *testing.T) {
 	}{
 		{"no object", "", "# nothing", http.StatusBadRequest, "no objects"},
 		{"unreadable", "", "kind: [", http.StatusBadRequest, "objects#1: "},
-		{"too large", "", strings.Repeat("#", MaxPlanBody+1), http.StatusBadRequest, "too large"},
+		{"too large", "", strings.Repeat("#", MaxPlanBody+1), http.StatusRequestEntityTooLarge, "more than 4194304 bytes"},
 		{"too many", "", strings.Repeat(route("shop")+"\n---\n", maxPlanObjects+1), http.StatusBadRequest, "at most 500"},
+		{"too many documents", "", strings.Repeat("---\na: 1\n", maxDocuments+2), http.StatusBadRequest, "at most 500"},
 		{"absent", "?delete=true", route("shop"), http.StatusOK, `"act":"refused"`},
 		{"of Kubernetes", "", shopService, http.StatusOK, "no kind and version of Istio"},
 	} {

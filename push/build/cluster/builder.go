@@ -143,8 +143,8 @@ func (d *builder) removeEndpoints() {
 
 // patchAndEncode packs the HTTP options, applies the patches and encodes the cluster. A patch that does not decode, or
 // whose result Envoy would refuse, is skipped and reported. The error names the constraint of Envoy's API that the
-// cluster violates without patches.
-func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
+// cluster violates without patches. t records patches that change the cluster.
+func (d *builder) patchAndEncode(patches []model.Patch, t *patch.Trace) (*xds.Resource, error) {
 	err := patch.Check(d.Cluster)
 	if err == nil {
 		err = d.packHTTP()
@@ -152,7 +152,7 @@ func (d *builder) patchAndEncode(patches []model.Patch) (*xds.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", d.Name, err)
 	}
-	c, faults := patch.Cluster(d.Cluster, patches)
+	c, faults := t.Cluster(d.Cluster, patches)
 	d.problems = append(d.problems, faults...)
 	d.Cluster = c
 	return encode(c.Name, c, referencesOf(c))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -23,22 +24,23 @@ const never = 292 * 365 * 24 * time.Hour
 // if Target is neither empty, "ip:port" nor "unix://path", or if the cluster without patches violates a constraint of
 // Envoy's API. The error names the cluster.
 func (s Inbound) Build() (*xds.Resource, error) {
-	r, _, err := s.build()
+	r, _, err := s.build(nil)
 	return r, err
 }
 
 // Problems returns an error for each patch that Build leaves out, a model.Problem or a patch.Left. The last element is
 // the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Inbound) Problems() []error {
-	_, problems, err := s.build()
+	_, problems, err := s.build(nil)
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-// build returns the resource, the problems without the error of Build, and the error of Build.
-func (s Inbound) build() (*xds.Resource, []error, error) {
+// build returns the resource, the problems without the error of Build, and the error of Build. t records patches that
+// change the cluster.
+func (s Inbound) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	name := xds.InboundCluster(s.Port)
 	kind := clusterv3.Cluster_ORIGINAL_DST
 	if s.Target != "" {
@@ -66,7 +68,7 @@ func (s Inbound) build() (*xds.Resource, []error, error) {
 	}
 	d.setConnectionPool(s.Pool, nil)
 	d.setKeepalive(s.Connection.Keepalive)
-	r, err := d.patchAndEncode(s.Patches.All())
+	r, err := d.patchAndEncode(s.Patches.All(), t)
 	return r, d.problems, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"navarch.io/navarch/push/build/dnscache"
+	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -26,14 +27,14 @@ import (
 // not have the Port, or if the cluster without patches violates a constraint of Envoy's API. The error names the
 // cluster.
 func (s Outbound) Build() (*xds.Resource, error) {
-	r, _, err := s.build()
+	r, _, err := s.build(nil)
 	return r, err
 }
 
 // Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
 // element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Outbound) Problems() []error {
-	_, problems, err := s.build()
+	_, problems, err := s.build(nil)
 	if err != nil {
 		problems = append(problems, err)
 	}
@@ -48,8 +49,9 @@ func (s Outbound) protocol(port *model.ServicePort) model.Protocol {
 	return port.Protocol
 }
 
-// build returns the resource, the problems without the error of Build, and the error of Build.
-func (s Outbound) build() (*xds.Resource, []error, error) {
+// build returns the resource, the problems without the error of Build, and the error of Build. t records patches that
+// change the cluster.
+func (s Outbound) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	name := xds.OutboundCluster(s.Port, s.Subset, s.Host)
 	if s.BySNI {
 		name = xds.SNICluster(s.Port, s.Subset, s.Host)
@@ -92,7 +94,7 @@ func (s Outbound) build() (*xds.Resource, []error, error) {
 	if s.Discovery == traffic.Dynamic && s.TLS != traffic.Closed {
 		d.useDynamicForwardProxy(dnscache.Config(s.Host, s.Families))
 	}
-	r, err := d.patchAndEncode(s.Patches.All())
+	r, err := d.patchAndEncode(s.Patches.All(), t)
 	return r, d.problems, err
 }
 

@@ -25,22 +25,23 @@ var unknown = &model.Service{Spec: &model.ServiceSpec{}}
 // xds.BlackHole, xds.Passthrough, xds.InboundPassthrough or xds.AllowAnyDynamic, or if the cluster without patches
 // violates a constraint of Envoy's API. The error names the cluster.
 func (s Static) Build() (*xds.Resource, error) {
-	r, _, err := s.build()
+	r, _, err := s.build(nil)
 	return r, err
 }
 
 // Problems returns an error for each setting and patch that Build leaves out, a model.Problem or a patch.Left. The last
 // element is the error of Build, if any. nil: Build leaves nothing out. Problems builds the cluster.
 func (s Static) Problems() []error {
-	_, problems, err := s.build()
+	_, problems, err := s.build(nil)
 	if err != nil {
 		problems = append(problems, err)
 	}
 	return problems
 }
 
-// build returns the resource, the problems without the error of Build, and the error of Build.
-func (s Static) build() (*xds.Resource, []error, error) {
+// build returns the resource, the problems without the error of Build, and the error of Build. t records patches that
+// change the cluster.
+func (s Static) build(t *patch.Trace) (*xds.Resource, []error, error) {
 	var d *builder
 	switch s.Name {
 	case xds.BlackHole:
@@ -59,7 +60,7 @@ func (s Static) build() (*xds.Resource, []error, error) {
 	default:
 		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)
 	}
-	r, err := d.patchAndEncode(s.Patches.All())
+	r, err := d.patchAndEncode(s.Patches.All(), t)
 	return r, d.problems, err
 }
 

@@ -50,7 +50,7 @@ func (c Common) patchAndEncode(
 	c.setBuffer(l)
 	var problems []error
 	if c.Patches.Len() > 0 {
-		l, problems = patch.Listener(l, context, c.Patches.All())
+		l, problems = c.trace.Listener(l, context, c.Patches.All())
 	}
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		// Envoy refuses a listener without chains. A chain to the black hole has the same effect: connections are

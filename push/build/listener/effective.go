@@ -2,48 +2,51 @@ package listener
 
 import (
 	"navarch.io/navarch/push/build/patch"
-	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
 // Effective returns the patches that change the listener, in order of application.
 func (o Outbound) Effective() []model.Patch {
-	return effectivePatches(&o.Common, func() (*xds.Resource, error) { return o.Build() })
+	return patch.Effective(o.Patches, func(t *patch.Trace) {
+		o.trace = t
+		_, _, _ = o.build()
+	})
 }
 
 // Effective returns the patches that change the listener, in order of application.
 func (v VirtualOutbound) Effective() []model.Patch {
-	return effectivePatches(&v.Common, func() (*xds.Resource, error) { return v.Build() })
+	return patch.Effective(v.Patches, func(t *patch.Trace) {
+		v.trace = t
+		_, _, _ = v.build()
+	})
 }
 
 // Effective returns the patches that change the listener or the routes inside it, in order of application.
 func (v VirtualInbound) Effective() []model.Patch {
-	return effectivePatches(&v.Common, func() (*xds.Resource, error) { return v.Build() })
+	return patch.Effective(v.Patches, func(t *patch.Trace) {
+		v.trace = t
+		_, _, _ = v.build()
+	})
 }
 
 // Effective returns the patches that change the listener or the routes inside it, in order of application.
 func (i Ingress) Effective() []model.Patch {
-	return effectivePatches(&i.Common, func() (*xds.Resource, error) { return i.Build() })
+	return patch.Effective(i.Patches, func(t *patch.Trace) {
+		i.trace = t
+		_, _, _ = i.build()
+	})
 }
 
 // Effective returns the patches that change the listener, in order of application.
 func (s Servers) Effective() []model.Patch {
-	return effectivePatches(&s.Common, func() (*xds.Resource, error) { return s.Build() })
+	return patch.Effective(s.Patches, func(t *patch.Trace) {
+		s.trace = t
+		_, _, _ = s.build()
+	})
 }
 
 // Effective returns the patch that adds the listener, always.
 func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
-
-// effectivePatches returns the patches of c that change the listener. build encodes the listener from c.
-// effectivePatches sets different patches in c before each call of build, so c must be a copy that only the caller
-// uses.
-func effectivePatches(c *Common, build func() (*xds.Resource, error)) []model.Patch {
-	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
-		c.Patches = some
-		return patch.VersionOf(build())
-	})
-}
 
 // Patched reports whether the Spec has patches. These may match the listener or the routes inside it, and may have no
 // effect.

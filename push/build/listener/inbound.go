@@ -69,7 +69,7 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	vhost, operation := fmt.Sprintf("inbound|http|%d", t.ServicePort), fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort)
 	routes := inboundRoutes(t.Cluster, vhost, cluster, operation, http2)
 	if !t.closed {
-		patched, omitted := patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
+		patched, omitted := c.trace.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
 		routes, *t.omitted = patched, append(*t.omitted, omitted...)
 	}
 	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{

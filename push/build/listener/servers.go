@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
-	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -77,7 +76,7 @@ func (s Servers) patched(l *listenerv3.Listener) (*xds.Resource, []error, error)
 			return fail(err)
 		}
 	}
-	l, problems := patch.Listener(l, gateway, s.Patches.All())
+	l, problems := s.trace.Listener(l, gateway, s.Patches.All())
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}} // as in patchAndEncode
 	}

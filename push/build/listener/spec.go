@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/extauthz"
+	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
@@ -47,6 +48,8 @@ type Common struct {
 	Proxy proxyconfig.Listeners
 	// HeaderCase preserves the case of HTTP/1 header names.
 	HeaderCase bool
+
+	trace *patch.Trace // records patches that change the listener during Effective; otherwise nil
 }
 
 // Outbound is the input of one outbound listener, such as 0.0.0.0_80, 10.96.0.11_9000, or the listener of a Sidecar's

@@ -70,21 +70,29 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 // patch that changes the type of the cluster removes the EDS settings. The result has an error for each patch that is
 // left out (Left), and for each patch that states a different name (a model.Problem).
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
+	return (*Trace)(nil).Cluster(c, patches)
+}
+
+// Cluster is the function Cluster, and records the patches that change the cluster.
+func (t *Trace) Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	if !slices.ContainsFunc(patches, merges) {
 		return c, nil
 	}
-	l := omissions{resource: "cluster " + c.Name}
+	l := omissions{resource: "cluster " + c.Name, trace: t}
 	merged := applyAccepted(&l, patches, func(some []model.Patch) (*clusterv3.Cluster, []error) {
 		omitted, next := omissions{resource: l.resource}, proto.CloneOf(c)
 		for _, p := range some {
 			if !merges(p) {
 				continue
 			}
-			next = mergedInto(&omitted, p, next)
-			omitted.faults = append(omitted.faults, keepName(p, "cluster", &next.Name, c.Name)...)
-			if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
-				next.EdsClusterConfig = nil
-			}
+			next = traced(t, p, next, func(next *clusterv3.Cluster) *clusterv3.Cluster {
+				next = mergedInto(&omitted, p, next)
+				omitted.faults = append(omitted.faults, keepName(p, "cluster", &next.Name, c.Name)...)
+				if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
+					next.EdsClusterConfig = nil
+				}
+				return next
+			})
 		}
 		return next, omitted.faults
 	})

@@ -1,54 +1,104 @@
 package patch
 
 import (
-	"slices"
+	"google.golang.org/protobuf/proto"
 
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
-// lists interns the lists of patches that Effective passes to build. The table references them weakly.
-var lists intern.Table[model.Patch]
-
-// VersionOf returns r.Version, or err if err is not nil. It converts the results of a builder to the results that
-// Effective expects of its argument build.
-func VersionOf(r *xds.Resource, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	return r.Version, nil
+// Trace records the patches that change a resource while a builder applies them. A patch changes the resource if the
+// resource differs before and after the patch, also if a later patch reverts the change. A patch that is left out
+// changes nothing. The nil Trace records nothing and costs nothing. It is not safe for concurrent use.
+type Trace struct {
+	changed map[model.Patch]bool
+	tried   []model.Patch // patches with an effect in the present attempt of applyAccepted
 }
 
-// Effective returns the patches that change a resource, in order of application; nil if no patch does. build builds
-// the resource with a list of patches and returns its version. build must return equal versions for equal lists. An
-// error of build counts as a version. A patch is effective in two cases: the version changes when the patch is added
-// to the patches before it, or the version changes when the patch is removed from all patches. With n patches,
-// Effective calls build n+1 times, and once more for each patch to which the first case does not apply.
-func Effective(
-	patches intern.List[model.Patch], build func(intern.List[model.Patch]) (version string, err error),
-) (effective []model.Patch) {
-	version := func(some []model.Patch) string {
-		v, err := build(lists.List(some...))
-		if err != nil {
-			return "error: " + err.Error()
-		}
-		return v
-	}
-	all := patches.All()
-	if len(all) == 0 {
+// Effective returns the patches that changed a resource, in order of application; nil if no patch did. build builds the
+// resource once with the patches and records them in the Trace.
+func Effective(patches intern.List[model.Patch], build func(*Trace)) (effective []model.Patch) {
+	if patches.Len() == 0 {
 		return nil
 	}
-	before, with := version(nil), version(all)
-	for i, p := range all {
-		now := with
-		if i < len(all)-1 {
-			now = version(all[:i+1])
-		}
-		if now != before || version(slices.Delete(slices.Clone(all), i, i+1)) != with {
-			effective = append(effective, p)
-		}
-		before = now
+	t := &Trace{}
+	build(t)
+	t.keep()
+	return filterPatches(patches.All(), func(p model.Patch) bool { return t.changed[p] })
+}
+
+// mark records that a patch changes the resource in the present attempt.
+func (t *Trace) mark(p model.Patch) {
+	if t != nil {
+		t.tried = append(t.tried, p)
 	}
-	return effective
+}
+
+// restart forgets the records of the present attempt.
+func (t *Trace) restart() {
+	if t != nil {
+		t.tried = t.tried[:0]
+	}
+}
+
+// keep ends the present attempt and preserves its records.
+func (t *Trace) keep() {
+	if t == nil || len(t.tried) == 0 {
+		return
+	}
+	if t.changed == nil {
+		t.changed = map[model.Patch]bool{}
+	}
+	for _, p := range t.tried {
+		t.changed[p] = true
+	}
+	t.restart()
+}
+
+// traced returns the result of edit, which applies a patch to m, and marks the patch in t if the result differs from m.
+// Only the fields that the value of the patch states are compared, because a merge changes no other fields.
+func traced[M proto.Message](t *Trace, p model.Patch, m M, edit func(M) M) M {
+	if t == nil {
+		return edit(m)
+	}
+	stated := valueOf(p, m.ProtoReflect().Type())
+	if stated.err != nil {
+		return edit(m) // the patch is left out
+	}
+	before := proto.Clone(excerpt(m, stated.fields()))
+	after := edit(m)
+	if !proto.Equal(before, excerpt(after, stated.fields())) {
+		t.mark(p)
+	}
+	return after
+}
+
+// excerpt returns a message with some fields of m. It shares their values with m.
+func excerpt(m proto.Message, fields []field) proto.Message {
+	from := m.ProtoReflect()
+	some := from.New()
+	for _, f := range fields {
+		if from.Has(f.FieldDescriptor) {
+			some.Set(f.FieldDescriptor, from.Get(f.FieldDescriptor))
+		}
+	}
+	return some.Interface()
+}
+
+// tracedList returns the result of edit, which applies a patch to a list of filters, and marks the patch in t if the
+// result differs from the list.
+func tracedList[F named](t *Trace, p model.Patch, list []F, edit func() ([]F, error)) ([]F, error) {
+	if t == nil {
+		return edit()
+	}
+	before := append([]F(nil), list...)
+	after, err := edit()
+	same := len(before) == len(after)
+	for i := 0; same && i < len(after); i++ {
+		same = proto.Equal(before[i], after[i]) // at once for equal pointers
+	}
+	if !same {
+		t.mark(p)
+	}
+	return after, err
 }

@@ -57,7 +57,7 @@ func changesHost(p model.Patch) bool {
 // Patches whose result Envoy would refuse are left out and recorded in l.
 func applyToHost(l *omissions, vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
 	return applyAccepted(l, patches, func(some []model.Patch) (*routev3.VirtualHost, []error) {
-		return changeVirtualHost(vh, l.resource, some)
+		return changeVirtualHost(vh, l.resource, some, l.trace)
 	})
 }
 
@@ -101,7 +101,7 @@ func (r *RoutePatches) Change(route *routev3.Route) *routev3.Route {
 		return route
 	}
 	return applyAccepted(r.omissions, r.changes, func(some []model.Patch) (*routev3.Route, []error) {
-		return changeRoute(route, r.resource, some)
+		return changeRoute(route, r.resource, some, r.trace)
 	})
 }
 

@@ -32,15 +32,24 @@ func InboundRoutes(cluster string) RouteConfig {
 func RouteConfiguration(
 	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
 ) (*routev3.RouteConfiguration, []error) {
+	return (*Trace)(nil).RouteConfiguration(rc, of, patches)
+}
+
+// RouteConfiguration is the function RouteConfiguration, and records the patches that change the route configuration or
+// its virtual hosts.
+func (t *Trace) RouteConfiguration(
+	rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch,
+) (*routev3.RouteConfiguration, []error) {
 	patches = filterPatches(patches, func(p model.Patch) bool { return RouteConfigMatches(p, of) })
 	if len(patches) == 0 {
 		return rc, nil
 	}
-	rc, faults := ApplyRouteConfig(rc, patches)
+	rc, faults := t.ApplyRouteConfig(rc, patches)
 	l := omissions{resource: "route configuration " + of.Name}
 	var hosts []*routev3.VirtualHost
+	added := map[*routev3.VirtualHost]model.Patch{}
 	for _, vh := range rc.VirtualHosts {
-		vh, more := ApplyVirtualHost(vh, patches)
+		vh, more := t.ApplyVirtualHost(vh, patches)
 		faults = append(faults, more...)
 		if vh != nil {
 			hosts = append(hosts, vh)
@@ -51,7 +60,8 @@ func RouteConfiguration(
 			continue
 		}
 		if vh, err := wholeValue[*routev3.VirtualHost](p); !l.omit(p, err) {
-			hosts = append(hosts, proto.CloneOf(vh))
+			vh = proto.CloneOf(vh)
+			hosts, added[vh] = append(hosts, vh), p
 		}
 	}
 	taken := map[string]bool{}
@@ -64,5 +74,10 @@ func RouteConfiguration(
 		})
 		return len(vh.Domains) == 0
 	})
+	for _, vh := range rc.VirtualHosts {
+		if p, is := added[vh]; is {
+			t.mark(p)
+		}
+	}
 	return rc, append(faults, l.faults...)
 }

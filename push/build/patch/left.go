@@ -28,6 +28,7 @@ func left(p model.Patch, resource string, err error) error {
 type omissions struct {
 	resource string
 	faults   []error
+	trace    *Trace // nil: nothing is traced
 }
 
 // omit records that a patch is left out because of err, and reports whether err is not nil.
@@ -41,9 +42,15 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 // applyAccepted returns the resource that build makes with all patches that Envoy accepts, and records the refused
 // patches in l. If Envoy would refuse the resource with all patches, it finds the refused patches by bisection, which
 // is cheap if they are few. Each patch is tried together with the accepted patches before it. build must return a new
-// resource at each call, and the errors of the patches that it left out.
+// resource at each call, and the errors of the patches that it left out. l.trace has the patches of the returned
+// resource alone.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
-	built, faults := build(patches)
+	l.trace.keep()
+	make := func(some []model.Patch) (M, []error) {
+		l.trace.restart()
+		return build(some)
+	}
+	built, faults := make(patches)
 	err := Check(built)
 	if err == nil {
 		l.faults = append(l.faults, faults...)
@@ -54,7 +61,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	var search func(some []model.Patch, err error)
 	try := func(some []model.Patch) {
 		with := slices.Concat(kept, some)
-		built, _ := build(with)
+		built, _ := make(with)
 		if err := Check(built); err == nil {
 			kept = with
 		} else {
@@ -72,7 +79,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	if len(patches) > 0 {
 		search(patches, err)
 	}
-	built, faults = build(kept)
+	built, faults = make(kept)
 	l.faults = append(append(l.faults, faults...), refused...)
 	return built
 }

@@ -86,9 +86,16 @@ func matchesListener(
 func Listener(
 	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
 ) (*listenerv3.Listener, []error) {
-	omitted := omissions{resource: "listener " + l.Name}
+	return (*Trace)(nil).Listener(l, context, patches)
+}
+
+// Listener is the function Listener, and records the patches that change the listener.
+func (t *Trace) Listener(
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
+) (*listenerv3.Listener, []error) {
+	omitted := omissions{resource: "listener " + l.Name, trace: t}
 	patched := applyAccepted(&omitted, patches, func(some []model.Patch) (*listenerv3.Listener, []error) {
-		return applyToListener(l, context, some)
+		return applyToListener(l, context, some, t)
 	})
 	return patched, omitted.faults
 }
@@ -104,25 +111,28 @@ type listenerPatches struct {
 // applyToListener returns a copy of a listener with the patches. It does not validate the result. The result has an
 // error for each patch that does not decode, and for each patch that states a different name.
 func applyToListener(
-	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch,
+	l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch, t *Trace,
 ) (*listenerv3.Listener, []error) {
 	name := l.Name
 	l = proto.Clone(l).(*listenerv3.Listener)
-	s := &listenerPatches{listener: l, context: context, patches: patches, omissions: omissions{resource: "listener " + name}}
+	s := &listenerPatches{listener: l, context: context, patches: patches, omissions: omissions{resource: "listener " + name, trace: t}}
 	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER) {
 		if merges(p) {
-			s.omit(p, Merge(p, l))
-			s.faults = append(s.faults, keepName(p, "listener", &l.Name, name)...)
+			traced(t, p, l, func(l *listenerv3.Listener) *listenerv3.Listener {
+				s.omit(p, Merge(p, l))
+				s.faults = append(s.faults, keepName(p, "listener", &l.Name, name)...)
+				return l
+			})
 		}
 	}
 	for p := range s.matching(networkingv1.EnvoyFilter_LISTENER_FILTER) {
 		filter := p.Config().GetMatch().GetListener().GetListenerFilter()
 		anchor := anchor{name: filter, stated: filter != ""}
-		filters, err := editFilters(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
+		filters, err := editFilters(t, p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
 		l.ListenerFilters = filters
 		s.omit(p, err)
 		for _, f := range l.ListenerFilters {
-			s.omit(p, mergeFilter(p, f, anchor))
+			s.omit(p, mergeFilter(t, p, f, anchor))
 		}
 	}
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.patchChain(c) })
@@ -134,6 +144,7 @@ func applyToListener(
 			continue
 		}
 		if c := (&listenerv3.FilterChain{}); !s.omit(p, Decode(p, c)) {
+			t.mark(p)
 			l.FilterChains = append(l.FilterChains, c)
 		}
 	}
@@ -159,10 +170,14 @@ func (s *listenerPatches) patchChain(c *listenerv3.FilterChain) bool {
 			continue
 		}
 		if operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE {
+			s.trace.mark(p)
 			return false
 		}
 		if merges(p) {
-			s.omit(p, Merge(p, c))
+			traced(s.trace, p, c, func(c *listenerv3.FilterChain) *listenerv3.FilterChain {
+				s.omit(p, Merge(p, c))
+				return c
+			})
 		}
 	}
 	s.networkFilters(c)

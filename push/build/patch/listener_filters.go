@@ -45,8 +45,13 @@ func httpAnchor(p model.Patch) anchor {
 //
 // isTerminal reports whether a filter must be the last; it may be nil. Where Istio would append a value behind such a
 // filter, the value is inserted before the filter, because Envoy would refuse the listener otherwise. editFilters
-// fails if the value does not decode; the list is then unchanged.
-func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
+// fails if the value does not decode; the list is then unchanged. t records the patch if the list changes.
+func editFilters[F named](t *Trace, p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
+	return tracedList(t, p, list, func() ([]F, error) { return editList(p, list, a, fresh, isTerminal) })
+}
+
+// editList is editFilters without a Trace.
+func editList[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE {
@@ -85,8 +90,8 @@ func editFilters[F named](p model.Patch, list []F, a anchor, fresh F, isTerminal
 
 // mergeFilter merges one patch into a filter if the patch matches the filter. A patch without an anchor matches
 // filters with the same type of configuration. mergeFilter fails if the value does not decode; the filter is then
-// unchanged.
-func mergeFilter[F named](p model.Patch, f F, a anchor) error {
+// unchanged. t records the patch if the filter changes.
+func mergeFilter[F named](t *Trace, p model.Patch, f F, a anchor) (err error) {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil
 	}
@@ -102,14 +107,18 @@ func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 			return nil
 		}
 	}
-	return Merge(p, f)
+	traced(t, p, f, func(f F) F {
+		err = Merge(p, f)
+		return f
+	})
+	return err
 }
 
 // networkFilters applies NETWORK_FILTER and HTTP_FILTER patches to one chain.
 func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	for p := range s.matching(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 		if s.matchesChain(p, c) {
-			filters, err := editFilters(p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, isTerminalNetworkFilter)
+			filters, err := editFilters(s.trace, p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, isTerminalNetworkFilter)
 			c.Filters = filters
 			s.omit(p, err)
 		}
@@ -117,7 +126,7 @@ func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	for _, f := range c.Filters {
 		for p := range s.matching(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 			if s.matchesChain(p, c) {
-				s.omit(p, mergeFilter(p, f, networkAnchor(p)))
+				s.omit(p, mergeFilter(s.trace, p, f, networkAnchor(p)))
 			}
 		}
 		s.httpFilters(c, f)
@@ -137,13 +146,13 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 		return
 	}
 	for _, p := range matching {
-		filters, err := editFilters(p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, isTerminalHTTPFilter)
+		filters, err := editFilters(s.trace, p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, isTerminalHTTPFilter)
 		m.HttpFilters = filters
 		s.omit(p, err)
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range matching {
-			s.omit(p, mergeFilter(p, h, httpAnchor(p)))
+			s.omit(p, mergeFilter(s.trace, p, h, httpAnchor(p)))
 		}
 	}
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}

@@ -94,18 +94,26 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 // Envoy requested it. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has
 // an error for each patch that is left out (Left), and for each patch that states a different name (a model.Problem).
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
+	return (*Trace)(nil).ApplyRouteConfig(rc, patches)
+}
+
+// ApplyRouteConfig is the function ApplyRouteConfig, and records the patches that change rc.
+func (t *Trace) ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	patches = filterPatches(patches, func(p model.Patch) bool {
 		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
 	})
 	if len(patches) == 0 {
 		return rc, nil
 	}
-	l := omissions{resource: "route configuration " + rc.GetName()}
+	l := omissions{resource: "route configuration " + rc.GetName(), trace: t}
 	merged := applyAccepted(&l, patches, func(some []model.Patch) (*routev3.RouteConfiguration, []error) {
 		omitted, next := omissions{resource: l.resource}, proto.CloneOf(rc)
 		for _, p := range some {
-			next = mergedInto(&omitted, p, next)
-			omitted.faults = append(omitted.faults, keepName(p, "route configuration", &next.Name, rc.GetName())...)
+			next = traced(t, p, next, func(next *routev3.RouteConfiguration) *routev3.RouteConfiguration {
+				next = mergedInto(&omitted, p, next)
+				omitted.faults = append(omitted.faults, keepName(p, "route configuration", &next.Name, rc.GetName())...)
+				return next
+			})
 		}
 		return next, omitted.faults
 	})
@@ -117,7 +125,12 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*r
 // own vh. A patch that does not decode, or whose result Envoy would refuse, is left out. The result has an error
 // (Left) for each patch that is left out.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
-	l := &omissions{resource: "virtual host " + vh.GetName()}
+	return (*Trace)(nil).ApplyVirtualHost(vh, patches)
+}
+
+// ApplyVirtualHost is the function ApplyVirtualHost, and records the patches that change the virtual host.
+func (t *Trace) ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
+	l := &omissions{resource: "virtual host " + vh.GetName(), trace: t}
 	if itself := filterPatches(patches, changesHost); len(itself) > 0 {
 		vh = applyToHost(l, vh, itself)
 	}
@@ -130,7 +143,7 @@ func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.
 // changeVirtualHost returns a copy of a virtual host with the patches of VIRTUAL_HOST that match it. It returns nil if
 // a patch removes the virtual host.
 func changeVirtualHost(
-	vh *routev3.VirtualHost, resource string, patches []model.Patch,
+	vh *routev3.VirtualHost, resource string, patches []model.Patch, t *Trace,
 ) (*routev3.VirtualHost, []error) {
 	l := omissions{resource: resource}
 	vh = proto.CloneOf(vh)
@@ -140,17 +153,24 @@ func changeVirtualHost(
 		}
 		switch op := operation(p); {
 		case op == networkingv1.EnvoyFilter_Patch_REMOVE:
+			t.mark(p)
 			return nil, l.faults
 		case merges(p):
-			vh = mergedInto(&l, p, vh)
+			vh = traced(t, p, vh, func(vh *routev3.VirtualHost) *routev3.VirtualHost {
+				vh = mergedInto(&l, p, vh)
+				vh.Domains = unique(vh.Domains)
+				return vh
+			})
 		case op == networkingv1.EnvoyFilter_Patch_REPLACE:
 			if value, err := wholeValue[*routev3.VirtualHost](p); !l.omit(p, err) {
+				was := vh
 				vh = proto.CloneOf(value)
+				vh.Domains = unique(vh.Domains)
+				if t != nil && !proto.Equal(was, vh) {
+					t.mark(p)
+				}
 			}
-		default:
-			continue
 		}
-		vh.Domains = unique(vh.Domains)
 	}
 	return vh, l.faults
 }
@@ -182,15 +202,16 @@ func applyRoutes(patches *RoutePatches, routes []*routev3.Route) []*routev3.Rout
 }
 
 // changeRoute returns a copy of a route with the patches that match it, or nil if a patch removes the route.
-func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*routev3.Route, []error) {
+func changeRoute(r *routev3.Route, resource string, patches []model.Patch, t *Trace) (*routev3.Route, []error) {
 	l := omissions{resource: resource}
 	r = proto.CloneOf(r)
 	for _, p := range patches {
 		switch {
 		case !matchesRoute(p, r):
 		case merges(p):
-			r = mergedInto(&l, p, r)
+			r = traced(t, p, r, func(r *routev3.Route) *routev3.Route { return mergedInto(&l, p, r) })
 		default:
+			t.mark(p)
 			return nil, l.faults
 		}
 	}
@@ -228,6 +249,7 @@ func addRoute(l *omissions, routes []*routev3.Route, p model.Patch) []*routev3.R
 	if l.omit(p, err) {
 		return routes
 	}
+	l.trace.mark(p)
 	return slices.Insert(routes, at, value)
 }
 

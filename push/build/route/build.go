@@ -9,7 +9,6 @@ import (
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -21,7 +20,7 @@ const maxDirectResponse = 1 << 20
 // unchanged. Envoy accepts the fields of a message in any order. Patches that Envoy would refuse are left out of the
 // head. The error names a constraint of Envoy's API that the head violates.
 func (s Spec) Build() (*xds.Resource, error) {
-	head, _ := s.head()
+	head, _ := s.head(nil)
 	if err := head.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
 	}
@@ -29,8 +28,9 @@ func (s Spec) Build() (*xds.Resource, error) {
 }
 
 // head returns the patched route configuration without its virtual hosts, and the errors of Problems.
-func (s Spec) head() (*routev3.RouteConfiguration, []error) {
-	return patch.ApplyRouteConfig(&routev3.RouteConfiguration{
+// t records patches that change it.
+func (s Spec) head(t *patch.Trace) (*routev3.RouteConfiguration, []error) {
+	return t.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
 		ValidateClusters:               wrapperspb.Bool(false), // RDS comes after CDS, and an unknown cluster answers 503
 		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxDirectResponse),
@@ -44,15 +44,12 @@ func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 // Problems returns an error for each patch that Build leaves out (patch.Left), and for each patch that states a
 // different name (a model.Problem); Build keeps the original name.
 func (s Spec) Problems() []error {
-	_, problems := s.head()
+	_, problems := s.head(nil)
 	return problems
 }
 
 // Effective returns the patches that change the built configuration, in order of application. All further patches
 // have no effect or are left out.
 func (s Spec) Effective() []model.Patch {
-	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
-		s.Patches = some
-		return patch.VersionOf(s.Build())
-	})
+	return patch.Effective(s.Patches, func(t *patch.Trace) { s.head(t) })
 }

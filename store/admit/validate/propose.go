@@ -32,7 +32,7 @@ type Proposal struct {
 	Objects []*object.Object // to create or update
 	Removed []*object.Object // to delete; only their IDs and versions are read
 	// Alone leaves out warnings about other objects that an object contradicts or refers to, since its author may not
-	// see these.
+	// see these. Errors about objects of other tenants have no names of private ones (discreet).
 	Alone bool
 }
 
@@ -71,11 +71,12 @@ func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o 
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
 		found.err("", problem.Unreadable, err.Error())
 	} else if defined(ctx, tree, o, &found) {
-		result := w.normal.Object(o, proposalLookup{lookup{w.ownersAt(known), w.tenants, known.Mesh().Spec}, known})
-		others := known
+		seen := proposalLookup{lookup{w.ownersAt(known), w.tenants, known.Mesh().Spec}, known}
+		others, from := known, normal.Lookup(seen)
 		if alone {
-			others = nil
+			others, from = nil, discreet{seen, o.ID.Namespace, w.normal.Isolation.On}
 		}
+		result := w.normal.Object(o, from)
 		w.assess(ctx, result, others, &found)
 		d.Is = result.Records
 		networked := slices.ContainsFunc(result.Refs, func(id object.ID) bool { return id.Kind == "Namespace" })

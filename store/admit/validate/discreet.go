@@ -1,0 +1,67 @@
+package validate
+
+import (
+	"net/netip"
+	"slices"
+
+	"navarch.io/navarch/store/model"
+)
+
+// discreet is the lookup of a proposal whose author sees one tenant alone. It hides the private objects of other
+// tenants: Services and ServiceEntries that are not exported to the namespace of the proposed object, and Pods. Without
+// isolation they are missing. With isolation they count, but without their names, since the rules have to refuse an
+// object for them.
+type discreet struct {
+	proposalLookup
+	namespace string
+	isolated  bool
+}
+
+// private reports whether a service belongs to another tenant and is not exported to the namespace.
+func (l discreet) private(s *model.Service) bool {
+	if slices.Contains(s.Spec.GetExportTo(), "*") || slices.Contains(s.Spec.GetExportTo(), l.namespace) {
+		return false
+	}
+	own, _ := l.Tenant(l.namespace)
+	of, _ := l.Tenant(s.Key.Namespace)
+	return own != of
+}
+
+// shown returns the services without the private ones, or with nameless copies of these.
+func (l discreet) shown(all []*model.Service) (shown []*model.Service) {
+	for _, s := range all {
+		switch {
+		case !l.private(s):
+			shown = append(shown, s)
+		case l.isolated:
+			nameless := &model.Service{Head: s.Head, Spec: s.Spec}
+			nameless.Key.Name = ""
+			shown = append(shown, nameless)
+		}
+	}
+	return shown
+}
+
+// Services implements normal.Owners.
+func (l discreet) Services(host string) []*model.Service {
+	return l.shown(l.proposalLookup.Services(host))
+}
+
+// Below implements normal.Owners.
+func (l discreet) Below(wildcard string) []*model.Service {
+	return l.shown(l.proposalLookup.Below(wildcard))
+}
+
+// At implements normal.Owners. Without isolation no Pod is reported.
+func (l discreet) At(a netip.Addr) (services []*model.Service, pod bool) {
+	services, pod = l.proposalLookup.At(a)
+	return l.shown(services), pod && l.isolated
+}
+
+// Within implements normal.Owners. Without isolation the result is always zero.
+func (l discreet) Within(network netip.Prefix) netip.Addr {
+	if !l.isolated {
+		return netip.Addr{}
+	}
+	return l.proposalLookup.Within(network)
+}
