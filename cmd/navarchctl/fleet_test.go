@@ -43,7 +43,8 @@ func TestGoneProxies(t *testing.T) {
 		{[]string{"web-0.shop"}, "", "", "; its stream to replica a ended at 2026-11-30T16:50:00Z"},
 		{[]string{"web-1.shop"}, "", "", `proxy "web-1.shop" is not connected to ` + server},
 		{[]string{"--server", server + ",127.0.0.1:1"}, "2 in sync", "127.0.0.1:1 (no answer)", ""},
-		{[]string{"--server", "127.0.0.1:1," + server, "--exit-code"}, "2 in sync", "127.0.0.1:1 (no answer)", "or a replica did not answer"},
+		{[]string{"--server", "127.0.0.1:1," + server, "--exit-code"}, "2 in sync",
+			"127.0.0.1:1 (no answer)", "or a replica did not answer"},
 	} {
 		out, warnings, err := ran(append([]string{"ps", "--server", server}, one.args...)...)
 		if !strings.Contains(out, one.out) || !strings.Contains(warnings, one.err) ||

@@ -181,7 +181,8 @@ func commandLine(cmd *cobra.Command, words []string) string {
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		other := to.Flag(f.Name) // of another type it has another meaning: wait --revision is a revision of the store
-		if slices.Contains(selecting, f.Name) && other != nil && other.Value.Type() == f.Value.Type() && !slices.Contains(words, "--"+f.Name) {
+		same := other != nil && other.Value.Type() == f.Value.Type()
+		if slices.Contains(selecting, f.Name) && same && !slices.Contains(words, "--"+f.Name) {
 			line = append(line, "--"+f.Name, shellWord(show.Printable(f.Value.String())))
 		}
 	})

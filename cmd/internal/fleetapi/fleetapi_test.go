@@ -99,7 +99,8 @@ func TestSelection(t *testing.T) {
 		Cluster: "west"}
 	own := map[string]string{"app": "web"}
 	for query, want := range map[string]bool{"": true, "name=web-0.shop": true, "name=n": true, "name=web": false,
-		"namespace=shop": true, "namespace=pay": false, "state=behind": true, "state=in+sync": false, "state=gone": false, "version=1": true,
+		"namespace=shop": true, "namespace=pay": false, "state=behind": true, "state=in+sync": false, "state=gone": false,
+		"version=1": true,
 		"version=2": false, "zone=eu": true, "zone=eu-1": true, "zone=eu/eu-1": true, "zone=eu/eu-1/x": true, "zone=e": false,
 		"zone=eu-1/y": false, "replica=a": true, "replica=b": false, "cluster=west": true, "cluster=east": false,
 		"labels=app%3Dweb": true, "labels=app!%3Dweb": false, "labels=tier": false} {
