@@ -47,7 +47,8 @@ func TestRefusalsOfADelivery(t *testing.T) {
 		last time.Time
 		made []model.Place
 		want bool
-	}{{d, at, []model.Place{other, web}, true}, {d, at, []model.Place{other}, false}, {d, at, nil, true}, {d, at.Add(-1), []model.Place{web}, false},
+	}{{d, at, []model.Place{other, web}, true}, {d, at, []model.Place{other}, false}, {d, at, nil, true},
+		{d, at.Add(-1), []model.Place{web}, false},
 		{whole, at, []model.Place{other}, true}, {whole, at.Add(-1), []model.Place{other}, false}} {
 		if got := spanOf(change).withheld(one.of, quarantine.Withheld{Last: one.last, Objects: one.made}); got != one.want {
 			t.Errorf("withheld since %v, made of %v: %v", one.last, one.made, got)
