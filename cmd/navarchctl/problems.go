@@ -90,7 +90,7 @@ func problemRows(all []inspect.Problem) rows {
 		r.names = append(r.names, objectName(p.Object))
 		switch kind, name, _ := strings.Cut(p.Object, " "); {
 		case len(r.names) != 1:
-		case name == "" && p.Code == problem.Held: // a removal of several objects of the kind
+		case name == "" && kind != "" && p.Code == problem.Held: // a removal of several objects of the kind
 			r.next = nextIs("the held removals, and how to accept one", "removals", "list")
 		case name != "" && (kindName{kind: kind}).named():
 			r.next = nextIs("once the object is mended: until all proxies have it", "wait", objectName(p.Object))

@@ -107,7 +107,11 @@ request may have method, url, headers, address, client, identity and claims (of 
 func parseCases(raw []byte) (all []testCase, err error) {
 	var of testFile
 	if err := yaml.UnmarshalStrict(raw, &of); err != nil {
-		return nil, err
+		_, reason, is := strings.Cut(err.Error(), "decoding JSON: json: ")
+		if !is {
+			reason = err.Error()
+		}
+		return nil, fmt.Errorf("want YAML with the list cases: %s", reason)
 	}
 	for i, text := range of.Cases {
 		var c testCase

@@ -81,7 +81,7 @@ func TestNextWithAReport(t *testing.T) {
 // A file of cases that cannot be decoded is refused with the case and the field, in words of YAML.
 func TestCasesAreDecoded(t *testing.T) {
 	for text, want := range map[string]string{
-		"cases:\n- {name: one, want: {clusters: x}}": `cases[0] "one": want.clusters: want a list, not a string`,
+		"cases:\n- {name: one, want: {clusters: x}}": `cases[0] "one": want.clusters: has a value of type string, want a list`,
 		"cases:\n- {name: ok}\n- {frm: x}":           `cases[1] "": unknown field "frm"`,
 		"case: []":                                   `want YAML with the list cases: unknown field "case"`,
 	} {

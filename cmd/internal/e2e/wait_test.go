@@ -108,12 +108,13 @@ func TestWaitUntilDelivered(t *testing.T) {
 	}
 	within(t, 100*time.Millisecond, took, "from the last acknowledgement to the end of the wait")
 
-	// The replica that is not asked hangs: it is named at the timeout, and the wait ends once its lease is over.
+	// The replica that is not asked hangs: it is named at the timeout and two seconds, and the wait ends once its
+	// lease is over.
 	if err := second.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	out, err = waited(t, "--server", first.http, "--revision", at, "--timeout", "8s")
-	if err == nil || !strings.Contains(out, "is not in this answer: no answer within 2s") {
+	if err == nil || !strings.Contains(out, "is not in this answer: no answer within 10s") {
 		t.Errorf("%v: %s", err, out)
 	}
 	second.kill()
