@@ -172,6 +172,7 @@ var words = map[string]string{
 	"Certificate":      "file of the certificate",
 	"Authorities":      "file of the authorities of clients",
 	"Revoked":          "file of revocation lists",
+	"Foreign":          "the files are named by an object of another namespace",
 	"Ciphers":          "cipher suites",
 	"Curves":           "ECDH curves",
 	"Least":            "lowest version",
