@@ -53,8 +53,8 @@ func askAll[T any](ctx context.Context, c *controlPlane, path string, q url.Valu
 // anyOf reads JSON at a path from any process. It asks the pages, one for each process, in order. It goes on to the
 // next page when a page fails, or has not answered within hedgeAfter. It returns the first answer, and moves the page
 // of that answer to the front for later requests. Of several addresses of --server it adds the unreachable ones to
-// c.missing. A refusal that other processes would repeat (final) is returned at
-// once. If all processes fail, the error joins the errors of all. It matches errNoAPI if a process answered 404.
+// c.missing. A refusal that other processes would repeat (final) is returned at once. If all processes fail, the error
+// joins the errors of all. It matches errNoAPI if a process answered 404.
 func anyOf[V any](ctx context.Context, c *controlPlane, path string) (value V, err error) {
 	pages, err := c.pages(ctx)
 	if err != nil {
@@ -127,8 +127,8 @@ func (c *controlPlane) dial(ctx context.Context, pages []page) {
 		}
 		return err
 	}) {
-		if no := noAnswer(pages[i]); err != nil && !slices.Contains(c.missing, no) {
-			c.missing = append(c.missing, no)
+		if err != nil {
+			c.unanswered(pages[i])
 		}
 	}
 }

@@ -39,6 +39,7 @@ type controlPlane struct {
 	// missing names processes of the cluster that are not in the answers: processes that were not asked, and processes
 	// that did not answer.
 	missing []string
+	silent  int    // number of processes in missing that did not answer
 	where   string // names the pages, for messages
 	dialled bool   // dial was called
 }
@@ -127,15 +128,12 @@ func (c *controlPlane) answered() (n int) {
 // noAnswer describes a process that did not answer, for missing.
 func noAnswer(p page) string { return p.address + " (no answer)" }
 
-// silent returns the number of processes that did not answer. Processes that are not ready do not count: they have no
-// proxies yet.
-func (c *controlPlane) silent() (n int) {
-	for _, name := range c.missing {
-		if strings.HasSuffix(name, noAnswer(page{})) {
-			n++
-		}
+// unanswered adds a process that did not answer to c.missing, once, though several of its pages may fail. c.silent
+// counts these processes. Processes of c.missing that are not ready do not count: they have no proxies yet.
+func (c *controlPlane) unanswered(p page) {
+	if no := noAnswer(p); !slices.Contains(c.missing, no) {
+		c.missing, c.silent = append(c.missing, no), c.silent+1
 	}
-	return n
 }
 
 // close closes the connections to Pods.
@@ -194,9 +192,7 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	for i, err := range failed {
 		if err != nil {
 			fmt.Fprintln(warnings, "warning:", err)
-			if no := noAnswer(pages[i]); !slices.Contains(c.missing, no) { // another page may have failed before
-				c.missing = append(c.missing, no)
-			}
+			c.unanswered(pages[i])
 		}
 	}
 	return said, nil

@@ -112,7 +112,7 @@ func (t *target) fleetStatus(cmd *cobra.Command, f *fleetFlags, format output) (
 			fleetNext(cmd, answer, f, format)
 		}
 		if err != nil || !f.watch {
-			return answer.Sums.Total.Refusing + len(answer.Partial) + t.silent(), err
+			return answer.Sums.Total.Refusing + len(answer.Partial) + t.silent, err
 		}
 		if !paused(cmd.Context(), watchEvery) {
 			return 0, nil

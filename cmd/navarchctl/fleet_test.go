@@ -56,7 +56,8 @@ func TestGoneProxies(t *testing.T) {
 
 // After a held removal of a kind, which names no object, the list of removals follows.
 func TestNextAfterAHeldRemoval(t *testing.T) {
-	for object, want := range map[string]string{"AuthorizationPolicy": "removals list", "AuthorizationPolicy shop/a": "wait AuthorizationPolicy/a.shop"} {
+	for object, want := range map[string]string{"AuthorizationPolicy": "removals list",
+		"AuthorizationPolicy shop/a": "wait AuthorizationPolicy/a.shop"} {
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `[{"object": %q, "code": "Held", "severity": "error", "message": "m"}]`, object)
 		}))

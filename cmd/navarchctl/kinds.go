@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
@@ -82,21 +81,20 @@ func parseKind(word string) (kindName, error) {
 	case stated && (!known || k.group != group):
 		return kindName{group, name}, nil
 	case !known:
-		return k, fmt.Errorf("kind %q: want a kind of the configuration, as %s, or KIND.GROUP", word, similar(name))
+		return k, fmt.Errorf("kind %q: want a kind of the configuration, as %s, or KIND.GROUP", word, similarKind(name))
 	}
 	return k, nil
 }
 
-// similar returns the kind whose name is most like a mistyped one; VirtualService if no name is like it.
-func similar(word string) string {
-	var names cobra.Command // it compares names as those of subcommands
+// similarKind returns the kind whose name is most like a mistyped one; VirtualService if no name is like it.
+func similarKind(word string) string {
+	var names []string
 	for name := range kindNames {
 		if len(name) > 3 { // any short word is like a short name
-			names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+			names = append(names, name)
 		}
 	}
-	names.SuggestionsMinimumDistance = 2
-	if like := names.SuggestionsFor(strings.ToLower(word)); len(like) > 0 {
+	if like := similarTo(names, strings.ToLower(word)); len(like) > 0 {
 		return kindNames[slices.Min(like)].kind
 	}
 	return "VirtualService"

@@ -19,9 +19,9 @@ import (
 
 // proxyStatusHelp is the long help text of proxy-status.
 const proxyStatusHelp = `First the sums: how many proxies are in sync, behind, refusing something, or gone (the stream ended in the last ten
-minutes and the proxy has not come back; --where state=gone lists them), in all and by replica, version, zone and namespace. REVISION is
-that of the last change of the proxy's own configuration, so it differs between proxies that are in sync. Then one line for each proxy that is
-connected to the control plane, and for each type of resources one of
+minutes and the proxy has not come back; --where state=gone lists them), in all and by replica, version, zone and namespace.
+REVISION is that of the last change of the proxy's own configuration, so it differs between proxies that are in sync. Then one line
+for each proxy that is connected to the control plane, and for each type of resources one of
 
   NOT SENT  the proxy does not ask for the type, or has got nothing yet
   SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
@@ -128,7 +128,7 @@ func (t *target) printStatus(cmd *cobra.Command, args []string, format output) (
 	}
 	bad = len(faulty(all))
 	if len(args) == 0 { // a named proxy was found
-		bad += t.silent()
+		bad += t.silent
 	}
 	return bad, err
 }

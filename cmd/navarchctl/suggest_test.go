@@ -78,7 +78,8 @@ func TestSuggestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := t.TempDir() + "/y.json" // its namespace is not a name that an object may have
-	if err := os.WriteFile(foreign, []byte(`{"node": {"id": "sidecar~10.0.0.1~a.X~x"}, "uptime_current_epoch": "90s"} {}`), 0o600); err != nil {
+	const info = `{"node": {"id": "sidecar~10.0.0.1~a.X~x"}, "uptime_current_epoch": "90s"} {}`
+	if err := os.WriteFile(foreign, []byte(info), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{broken, foreign} {

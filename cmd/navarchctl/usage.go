@@ -45,7 +45,10 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if similar := similarTo(cmd, args[0]); len(similar) > 0 {
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = suggestionDistance
+	}
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 { // it knows aliases, too
 		return fmt.Errorf("%s; did you mean %s?", text, strings.Join(similar, " or "))
 	}
 	var names []string
@@ -57,10 +60,14 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s; its commands are %s", text, strings.Join(names, ", "))
 }
 
-// similarTo returns the subcommands of a command whose names are similar to a word.
-func similarTo(cmd *cobra.Command, word string) []string {
-	if cmd.SuggestionsMinimumDistance <= 0 {
-		cmd.SuggestionsMinimumDistance = 2
+// suggestionDistance is the largest number of wrong letters in a word for which names are suggested, cobra's default.
+const suggestionDistance = 2
+
+// similarTo returns the names that are similar to a word. cobra compares them as it compares names of subcommands.
+func similarTo(names []string, word string) []string {
+	cmd := &cobra.Command{SuggestionsMinimumDistance: suggestionDistance}
+	for _, name := range names {
+		cmd.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
 	return cmd.SuggestionsFor(word)
 }
@@ -72,13 +79,13 @@ func similarFlag(cmd *cobra.Command, err error) string {
 	if !unknown {
 		return ""
 	}
-	flags := &cobra.Command{} // carries the names of the flags as commands, which cobra compares with a word
+	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
-			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+			names = append(names, f.Name)
 		}
 	})
-	similar := similarTo(flags, word)
+	similar := similarTo(names, word)
 	if len(similar) == 0 {
 		return ""
 	}

@@ -35,17 +35,20 @@ func leading(t *testing.T) (server string) {
 			case "VirtualService shop/beside": // planned together with the object that is refused
 				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "exact": true,
 					"change": {"first": 7, "last": 8, "affected": 1, "acknowledged": 0, "refused": 1},
-					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused cluster x: no", "objects": ["EnvoyFilter shop/f spec.configPatches[0]"]}]}]}`)
+					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused cluster x: no",
+						"objects": ["EnvoyFilter shop/f spec.configPatches[0]"]}]}]}`)
 				return
 			case "VirtualService shop/again": // refused since an older change
 				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true,
-					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused routes 80: no", "objects": ["VirtualService shop/again spec.http[0]"]}]}]}`)
+					"refusing": [{"proxy": "web-0.shop", "replica": "a", "why": "it refused routes 80: no",
+						"objects": ["VirtualService shop/again spec.http[0]"]}]}]}`)
 				return
 			case "VirtualService shop/quiet":
 				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true}]}`)
 				return
 			case "VirtualService shop/many":
-				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true, "change": {"last": 9, "affected": 1, "acknowledged": 1, "more": 3}}]}`)
+				fmt.Fprint(w, `{"items": [{"revision": 9, "done": true, "planned": true,
+					"change": {"last": 9, "affected": 1, "acknowledged": 1, "more": 3}}]}`)
 				return
 			}
 			if q.Get("object") == "VirtualService shop/bad" {
@@ -58,7 +61,8 @@ func leading(t *testing.T) (server string) {
 				"change": {"first": 6, "last": 6, "affected": 10000, "acknowledged": 10000, "p100_seconds": 0.0139}}]}`)
 		case fleetapi.Root + "problems":
 			if q.Get("severity") == "error" && q.Get("object") == "AuthorizationPolicy shop/ext" {
-				fmt.Fprint(w, `{"items": [{"object": "AuthorizationPolicy shop/ext", "field": "spec.provider.name", "severity": "error", "message": "\"nosuch\" cannot be asked"},
+				fmt.Fprint(w, `{"items": [{"object": "AuthorizationPolicy shop/ext", "field": "spec.provider.name", "severity": "error",
+						"message": "\"nosuch\" cannot be asked"},
 					{"object": "AuthorizationPolicy shop/ext", "severity": "error", "message": "refused", "proxies": 1}]}`)
 				return
 			}
@@ -138,7 +142,8 @@ func TestWaitForAnObject(t *testing.T) {
 		}
 	}
 	_, _, err := ran("wait", "vs/none.other", "--server", server, "--timeout", "100ms")
-	if err == nil || err.Error() != "after 100ms: the leader has not read VirtualService other/none; VirtualService shop/none has this name: -n shop" {
+	const elsewhere = "the leader has not read VirtualService other/none; VirtualService shop/none has this name: -n shop"
+	if err == nil || err.Error() != "after 100ms: "+elsewhere {
 		t.Error(err)
 	}
 	_, _, err = ran("wait", "dr/none", "--server", server, "--timeout", "100ms")

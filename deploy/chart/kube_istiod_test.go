@@ -31,7 +31,8 @@ func (i *installation) istiod() (root string) {
 // beside installs a revision beside an istiod without changing it: a namespace is moved to it and back.
 func (i *installation) beside(root string) {
 	was := i.versions()
-	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=300s")
+	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml",
+		"--set", "revision=navarch,validation.default=false", "--wait", "--timeout=300s")
 	if os.Geteuid() == 0 {
 		i.joins(beside)
 	}

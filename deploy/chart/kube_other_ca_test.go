@@ -130,10 +130,12 @@ func (i *installation) anotherCA() {
 	}
 	i.serving(ca, "foreign", "istiod-serving", "istiod-foreign.foreign.svc")
 	root := ca.file(t)
-	i.runIn("foreign", "install", "foreign", i.helm.Dir, "-f", "testdata/foreign.yaml", "--set-file", "issuer.roots="+root, "--set-file", "issuer.servingRoots="+root, "--wait", "--timeout=300s")
+	i.runIn("foreign", "install", "foreign", i.helm.Dir, "-f", "testdata/foreign.yaml",
+		"--set-file", "issuer.roots="+root, "--set-file", "issuer.servingRoots="+root, "--wait", "--timeout=300s")
 	i.trusts("foreign-shop", string(ca.root))
 	i.MustKubectl(t, "", "apply", "-f", "testdata/foreign-shop.yaml")
-	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "foreign-shop", "--for=condition=Ready", "pod/web", "pod/client", "--timeout=180s"); err != nil {
+	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "foreign-shop",
+		"--for=condition=Ready", "pod/web", "pod/client", "--timeout=180s"); err != nil {
 		logs, _ := i.Kubectl(t.Context(), "", "logs", "-n", "foreign-shop", "web", "--all-containers", "--tail=30")
 		signer, _ := i.Kubectl(t.Context(), "", "logs", "-n", "authority", "deployment/ca", "--tail=30")
 		t.Fatalf("%v %s\n%s\n%s", err, out, logs, signer)

@@ -164,11 +164,13 @@ func (i *installation) signers() {
 		t.Fatal(err)
 	}
 	signed := ca.signs(i)
-	i.runIn("signed", "install", "signed", i.helm.Dir, "-f", "testdata/signed.yaml", "--set-json", "issuer.signers="+string(signers), "--set-file", "issuer.servingRoots="+ca.file(t), "--wait", "--timeout=300s")
+	i.runIn("signed", "install", "signed", i.helm.Dir, "-f", "testdata/signed.yaml",
+		"--set-json", "issuer.signers="+string(signers), "--set-file", "issuer.servingRoots="+ca.file(t), "--wait", "--timeout=300s")
 	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: signed-shop, labels: {mesh: signed, istio.io/rev: signed}}}", "apply", "-f", "-")
 	i.trusts("signed-shop", string(ca.root))
 	i.MustKubectl(t, webIn(t, "signed-shop"), "apply", "-f", "-")
-	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "signed-shop", "--for=condition=Ready", "pod/web", "--timeout=180s"); err != nil {
+	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "signed-shop",
+		"--for=condition=Ready", "pod/web", "--timeout=180s"); err != nil {
 		logs, _ := i.Kubectl(t.Context(), "", "logs", "-n", "signed-shop", "web", "--all-containers", "--tail=30")
 		t.Fatalf("%v %s\n%s", err, out, logs)
 	}

@@ -122,7 +122,7 @@ func meant(addr netip.Addr) []netip.Addr {
 func Addresses(address string) []netip.Addr {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
-		addr, err = netip.ParseAddr(podName(canonicalName(address)))
+		addr, err = netip.ParseAddr(podName(CanonicalName(address)))
 	}
 	if err != nil {
 		return nil
@@ -130,13 +130,13 @@ func Addresses(address string) []netip.Addr {
 	return meant(addr)
 }
 
-// canonicalName returns a DNS name in lower case and without trailing dots.
-func canonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
+// CanonicalName returns a DNS name in lower case and without trailing dots.
+func CanonicalName(name string) string { return strings.TrimRight(strings.ToLower(name), ".") }
 
 // Resolves reports whether a DNS name resolves to a host of the mesh in a Pod of Kubernetes: it is the host, a name
 // below it (a Pod of a headless Service), or the first labels of the host, which the search domains of Pods complete.
 func Resolves(name, host string) bool {
-	name, host = canonicalName(name), canonicalName(host)
+	name, host = CanonicalName(name), CanonicalName(host)
 	return name != "" && (name == host || strings.HasSuffix(name, "."+host) || strings.HasPrefix(host, name+"."))
 }
 
@@ -172,7 +172,7 @@ func coversLocal(wildcard string) bool {
 // localName is Local for DNS names. A name whose last label is a number gets a reason, because resolvers read some
 // such names as IP addresses (127.1, 0x7f000001, 2130706433).
 func localName(name string) string {
-	name = canonicalName(name)
+	name = CanonicalName(name)
 	if coversLocal(name) {
 		return "names below it resolve to the gateway's own Pod, or to its cloud's metadata service"
 	}

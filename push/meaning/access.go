@@ -13,7 +13,7 @@ import (
 
 // access is the enforced rules of the AuthorizationPolicies of one port, by name.
 type access struct {
-	allow, deny map[string]*rbacv3.Policy
+	allow, deny map[string]accessRule
 	allows      bool // the port has an ALLOW filter
 	closed      bool // the port refuses traffic because a policy cannot be enforced
 }
@@ -21,7 +21,7 @@ type access struct {
 // accessOf returns the access of a group of chains. The chains of a port have the same policies. HTTP chains have all
 // parts of the policies, so TCP chains count only without HTTP chains.
 func accessOf(g group) access {
-	a := access{allow: map[string]*rbacv3.Policy{}, deny: map[string]*rbacv3.Policy{}}
+	a := access{allow: map[string]accessRule{}, deny: map[string]accessRule{}}
 	http := false
 	for _, c := range g.chains {
 		http = http || c.http != nil
@@ -34,13 +34,29 @@ func accessOf(g group) access {
 				a.closed = true
 			case f.policies.allows():
 				a.allows = true
-				maps.Copy(a.allow, f.policies.enforced.GetPolicies())
+				addRules(a.allow, f.policies.enforced)
 			case f.policies.enforced.GetAction() == rbacv3.RBAC_DENY:
-				maps.Copy(a.deny, f.policies.enforced.GetPolicies())
+				addRules(a.deny, f.policies.enforced)
 			}
 		}
 	}
 	return a
+}
+
+// accessRule is one rule with its terms, which are compared with those of many other rules.
+type accessRule struct {
+	policy            *rbacv3.Policy
+	callers, requests term
+	conditional       bool   // the rule has a condition, which terms do not express
+	sum               string // digest of the policy
+}
+
+// addRules adds the rules of a filter to a map, by name.
+func addRules(to map[string]accessRule, of *rbacv3.RBAC) {
+	for name, p := range of.GetPolicies() {
+		to[name] = accessRule{p, principalsOf(p), permissionsOf(p), p.GetCondition() != nil || p.GetCheckedCondition() != nil,
+			digest(p.ProtoReflect(), maxDepth)}
+	}
 }
 
 // access assesses the policies of one port: rules that grant access to further requests, and rules that refuse further
@@ -55,12 +71,12 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 			a.add(code, level, xds.Listener, name, policySubject(name, inbound), policyObjects(rules), format, ruleList(rules))
 		}
 	}
-	if more := beyond(is.deny, was.deny); slices.ContainsFunc(more, func(r string) bool { return everything(is.deny[r]) }) {
+	if more := beyond(is.deny, was.deny); slices.ContainsFunc(more, func(r string) bool { return is.deny[r].everything() }) {
 		risk(AccessNarrows, High, more, "every request is denied (403), by DENY rule %s")
 	} else {
 		risk(AccessNarrows, Medium, more, "DENY rules refuse further requests (403): %s")
 	}
-	if less := beyond(was.deny, is.deny); slices.ContainsFunc(less, func(r string) bool { return everything(was.deny[r]) }) {
+	if less := beyond(was.deny, is.deny); slices.ContainsFunc(less, func(r string) bool { return was.deny[r].everything() }) {
 		risk(AccessWidens, High, less, "a DENY rule that refused every request is gone or narrower: %s")
 	} else {
 		risk(AccessWidens, Medium, less, "DENY rules refuse fewer requests: %s")
@@ -72,7 +88,7 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 		risk(AccessWidens, High, slices.Sorted(maps.Keys(was.allow)),
 			"no ALLOW policy is left, so all requests that no policy denies are allowed; gone: %s")
 		return
-	case slices.ContainsFunc(more, func(r string) bool { return everything(is.allow[r]) }):
+	case slices.ContainsFunc(more, func(r string) bool { return is.allow[r].everything() }):
 		risk(AccessWidens, High, more, "every request that no policy denies is allowed, by ALLOW rule %s")
 	default:
 		risk(AccessWidens, Medium, more, "ALLOW rules allow further requests: %s")
@@ -84,16 +100,16 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 func (a *assessment) nameless(name string, inbound bool, g group) {
 	var allow, deny []string
 	is, others := accessOf(g), 0
-	for rule, p := range is.allow {
-		switch callers := principalsOf(p); {
-		case callers.named():
+	for rule, r := range is.allow {
+		switch {
+		case r.callers.named():
 			allow = append(allow, rule)
-		case callers.op != never:
+		case r.callers.op != never:
 			others++
 		}
 	}
-	for rule, p := range is.deny {
-		if principalsOf(p).named() {
+	for rule, r := range is.deny {
+		if r.callers.named() {
 			deny = append(deny, rule)
 		}
 	}
@@ -101,7 +117,8 @@ func (a *assessment) nameless(name string, inbound bool, g group) {
 	switch {
 	case len(allow) > 0 && others == 0:
 		a.add(AccessNarrows, High, xds.Listener, name, subject, policyObjects(allow),
-			"without mTLS callers have no identity, so ALLOW rules match no request, and every request is denied (403): %s", ruleList(allow))
+			"without mTLS callers have no identity, so ALLOW rules match no request, and every request is denied (403): %s",
+			ruleList(allow))
 	case len(allow) > 0:
 		a.add(AccessNarrows, Medium, xds.Listener, name, subject, policyObjects(allow),
 			"without mTLS callers have no identity, so these ALLOW rules match no request: %s", ruleList(allow))
@@ -123,14 +140,21 @@ func ruleList(rules []string) string {
 }
 
 // beyond returns the names of the rules in a that match requests which no single rule in b is known to match. The names
-// are sorted.
-func beyond(a, b map[string]*rbacv3.Policy) (names []string) {
+// are sorted. A rule that both have costs one look-up, whatever its name.
+func beyond(a, b map[string]accessRule) (names []string) {
+	same := map[string]bool{}
+	for _, r := range b {
+		same[r.sum] = same[r.sum] || !r.conditional
+	}
 	for _, name := range slices.Sorted(maps.Keys(a)) {
-		known := false
+		r := a[name]
+		known := r.callers.op == never || r.requests.op == never || same[r.sum]
 		for _, other := range b {
-			known = known || covers(other, a[name])
+			if known = known || other.covers(r); known {
+				break
+			}
 		}
-		if !known && principalsOf(a[name]).op != never && permissionsOf(a[name]).op != never {
+		if !known {
 			names = append(names, name)
 		}
 	}
@@ -138,17 +162,16 @@ func beyond(a, b map[string]*rbacv3.Policy) (names []string) {
 }
 
 // covers reports whether a rule is known to match all requests that another one matches.
-func covers(a, b *rbacv3.Policy) bool {
-	conditional := a.GetCondition() != nil || a.GetCheckedCondition() != nil
-	if conditional && !proto.Equal(a, b) {
+func (r accessRule) covers(other accessRule) bool {
+	if r.conditional && !proto.Equal(r.policy, other.policy) {
 		return false
 	}
-	return principalsOf(a).covers(principalsOf(b)) && permissionsOf(a).covers(permissionsOf(b))
+	return r.callers.covers(other.callers) && r.requests.covers(other.requests)
 }
 
 // everything reports whether a rule matches all requests.
-func everything(p *rbacv3.Policy) bool {
-	return p.GetCondition() == nil && p.GetCheckedCondition() == nil && principalsOf(p).op == anything && permissionsOf(p).op == anything
+func (r accessRule) everything() bool {
+	return !r.conditional && r.callers.op == anything && r.requests.op == anything
 }
 
 // The operators of terms.

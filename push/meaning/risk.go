@@ -23,10 +23,19 @@ const (
 )
 
 // String returns the level as flags and JSON have it: "medium" or "high"; empty for other values.
-func (l Level) String() string { return map[Level]string{Medium: "medium", High: "high"}[l] }
+func (l Level) String() string { return levels[l] }
+
+var levels = map[Level]string{Medium: "medium", High: "high"}
 
 // ParseLevel returns the level that String writes as text; 0 for other texts.
-func ParseLevel(text string) Level { return map[string]Level{"medium": Medium, "high": High}[text] }
+func ParseLevel(text string) Level {
+	for level, of := range levels {
+		if of == text {
+			return level
+		}
+	}
+	return 0
+}
 
 // Code identifies a kind of risk. The meaning of a code never changes.
 type Code string

@@ -116,7 +116,8 @@ func (a *assessment) modes(name string, old, new map[string]group) {
 			list(stricter), list(callers))
 	}
 	if len(wider) > 0 {
-		a.add(AccessWidens, Medium, xds.Listener, name, "inbound", a.peers(name), "callers without mTLS get access: mTLS of %s", list(wider))
+		a.add(AccessWidens, Medium, xds.Listener, name, "inbound", a.peers(name),
+			"callers without mTLS get access: mTLS of %s", list(wider))
 	}
 }
 

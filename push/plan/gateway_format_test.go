@@ -22,10 +22,13 @@ func formats(t *testing.T, check func(string) error) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arguments := []string{"", "()", "(x)", "(:path)", "(:PATH?x-a_b)", "(x?)", "(a b)", "(?)", "(::a)", "(a:b)", "(a:b:c)", "(a:b:ms)", "(a:PLAIN)", "(a:TYPED)",
-		"(a:FIELD:b)", "(a:FIELD)", "([\"a\"])", "(%)", "(%%)", "(%Y/%m/%dT%H:%M:%S%z %s.%3f)", "(%n)", "(%En)", "(%3n)", "(%_n)", "(%f)", "(%E4Y%E*S)",
+	arguments := []string{"", "()", "(x)", "(:path)", "(:PATH?x-a_b)", "(x?)", "(a b)", "(?)", "(::a)", "(a:b)", "(a:b:c)", "(a:b:ms)",
+		"(a:PLAIN)", "(a:TYPED)",
+		"(a:FIELD:b)", "(a:FIELD)", "([\"a\"])", "(%)", "(%%)", "(%Y/%m/%dT%H:%M:%S%z %s.%3f)", "(%n)", "(%En)",
+		"(%3n)", "(%_n)", "(%f)", "(%E4Y%E*S)",
 		"(CAMEL_STRING)", "(NUMBER)", "(WQ)", "(NQ:ORIG)", "(WQ:ORIG_OR_PATH)", "(SNI_ONLY)", "(SNI_FIRST:HOST)", "(HOST_FIRST:ORIG)",
-		"(SNI_FIRST:ORIG_OR_HOST)", "(ALLOW_WHITESPACES)", "(ROUTE:istio:config)", "(UPSTREAM_HOST:a)", "(request.headers['a'])", "(request.in)", "(xds.null['x'])",
+		"(SNI_FIRST:ORIG_OR_HOST)", "(ALLOW_WHITESPACES)", "(ROUTE:istio:config)", "(UPSTREAM_HOST:a)", "(request.headers['a'])",
+		"(request.in)", "(xds.null['x'])",
 		"(VIRTUAL_HOST:a)", "(CLUSTER:a)", "(LISTENER:a)", "(DYNAMIC:a:b)"}
 	seen := map[string]bool{}
 	for _, name := range regexp.MustCompile(`[A-Z][A-Z0-9_]+`).FindAllString(string(source), -1) {
@@ -54,9 +57,11 @@ func formats(t *testing.T, check func(string) error) (out []string) {
 // strings that are sent, and the others are problems. None reads the environment of the gateway.
 // Promise: security-gateways.md#make-a-gateway-fail
 func TestFormatsThatEnvoyRefuses(t *testing.T) {
-	refused := []string{"50%", "%", "%%%", "%NO_SUCH_COMMAND%", "%FILE_CONTENT(/etc/passwd)%", "%REQ_WITHOUT_QUERY(x)%", "%SECRET(x)%", "%REQ()%",
+	refused := []string{"50%", "%", "%%%", "%NO_SUCH_COMMAND%", "%FILE_CONTENT(/etc/passwd)%", "%REQ_WITHOUT_QUERY(x)%", "%SECRET(x)%",
+		"%REQ()%",
 		"%REQ(a b)%", "%REQ(X?Y?Z)%", "%PROTOCOL(x)%", "%BYTES_RECEIVED:9%", "%DYNAMIC_METADATA()%", "%FILTER_STATE()%", "%METADATA(x)%",
-		"%COMMON_DURATION(x)%", "%REQ(x):99999999999999999999%", "%START_TIME(%n)%", "%ENVIRONMENT(HOME)%", "x%%%ENVIRONMENT(HOME):9%", "%REQ(a)%%",
+		"%COMMON_DURATION(x)%", "%REQ(x):99999999999999999999%", "%START_TIME(%n)%", "%ENVIRONMENT(HOME)%", "x%%%ENVIRONMENT(HOME):9%",
+		"%REQ(a)%%",
 		"%CEL(1)%", "%CEL(xds.node.id)%", "%Req(x)%"}
 	headers := formats(t, model.CheckHeaderFormat)
 	tags := slices.DeleteFunc(formats(t, model.CheckFormat), func(f string) bool { return model.CheckHeaderFormat(f) == nil })

@@ -64,7 +64,8 @@ func TestDebts(t *testing.T) {
 	back := p.now() + 1
 	publish(back, func() { p.put(large("a", 10, "0")) })
 	counts(1, 0, 1, 0)
-	if all := s.Refusals(); !slices.ContainsFunc(all, func(r Refusal) bool { return r.Name == "a" && r.Since == back && r.Revision < back }) {
+	returned := func(r Refusal) bool { return r.Name == "a" && r.Since == back && r.Revision < back }
+	if all := s.Refusals(); !slices.ContainsFunc(all, returned) {
 		t.Errorf("refusals: %+v", all)
 	}
 	publish(p.now()+1, func() { p.put(endpoints("x", "10.0.0.2:80")) }) // a change that is not refused

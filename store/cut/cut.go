@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"regexp"
 	"unsafe"
 
@@ -67,33 +68,24 @@ func Text(text []byte) []byte {
 // Map returns a copy with credentials cut, by key or form. If nothing is cut, it returns m itself. Empty values stay
 // empty.
 func Map(m map[string]string) map[string]string {
-	out := m
+	var copied map[string]string
 	for key, value := range m {
-		now := value
-		if now = String(value); Key(key) && value != "" {
+		now := String(value)
+		if Key(key) && value != "" {
 			now = Cut
 		}
 		if now == value {
 			continue
 		}
-		if len(out) == len(m) && sameMap(out, m) {
-			out = make(map[string]string, len(m))
-			for k, v := range m {
-				out[k] = v
-			}
+		if copied == nil {
+			copied = maps.Clone(m)
 		}
-		out[key] = now
+		copied[key] = now
 	}
-	return out
-}
-
-func sameMap(a, b map[string]string) bool {
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
+	if copied == nil {
+		return m
 	}
-	return true
+	return copied
 }
 
 // JSON returns JSON with credentials cut, by the names of its fields and the forms of its strings. The result is

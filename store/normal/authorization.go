@@ -130,7 +130,8 @@ func (r *report) deny(rules []*securityv1.Rule) {
 		}
 		if http && !ports {
 			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i),
-				"at TCP ports its HTTP fields are ignored: there it denies all connections that its other fields match. State the ports that are meant")
+				"at TCP ports its HTTP fields are ignored: there it denies all connections that its other fields match. "+
+					"State the ports that are meant")
 		}
 	}
 }

@@ -120,7 +120,8 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 		case !differs:
 		case len(raw) > kv.MaxRecordBytes/2:
 			log.Warn("tenant labels are not written to etcd before there are fewer; those written last stay in effect", obs.KeyError,
-				fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw), kv.MaxRecordBytes/2))
+				fmt.Errorf("tenant labels of %d namespaces have %d bytes, more than the limit of %d", len(labels), len(raw),
+					kv.MaxRecordBytes/2))
 		default:
 			if err == nil {
 				_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: tenantsPath, Raw: raw}}})

@@ -101,7 +101,7 @@ func (c Change) headline() string {
 		word string
 	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {len(c.Refused), "refused"}} {
 		if o.n > 0 {
-			objects = append(objects, fmt.Sprintf("%s %s", plural(o.n, "object"), o.word))
+			objects = append(objects, fmt.Sprintf("%s %s", Plural(o.n, "object"), o.word))
 		}
 	}
 	first, least := "", ""
@@ -116,7 +116,8 @@ func (c Change) headline() string {
 		return text + " No proxy gets something else."
 	}
 	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
-		plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views), plural(c.AllViews, "view"))
+		Plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views),
+		Plural(c.AllViews, "view"))
 }
 
 // levelText returns the word for a level at the start of a line.
@@ -132,7 +133,7 @@ func reach(s meaning.Summary, n meaning.Count) string {
 	if n.Views == s.Views {
 		return ""
 	}
-	text := fmt.Sprintf("  (%d of %s, %s", n.Views, plural(s.Views, "view"), plural(n.Proxies, "proxy"))
+	text := fmt.Sprintf("  (%d of %s, %s", n.Views, Plural(s.Views, "view"), Plural(n.Proxies, "proxy"))
 	switch {
 	case strings.Contains(n.Example, ", such as "): // the label of a view, which names a proxy
 		text += ": " + n.Example
@@ -223,8 +224,8 @@ func Thousands(n int) string {
 	return text
 }
 
-// plural returns a number with a noun, which is in the plural unless n is 1.
-func plural(n int, noun string) string {
+// Plural returns a number with a noun, which is in the plural unless n is 1.
+func Plural(n int, noun string) string {
 	switch before, is := strings.CutSuffix(noun, "y"); {
 	case n == 1:
 		return "1 " + noun
@@ -233,6 +234,3 @@ func plural(n int, noun string) string {
 	}
 	return Thousands(n) + " " + noun + "s"
 }
-
-// Plural returns a number with a noun, which is in the plural unless n is 1.
-func Plural(n int, noun string) string { return plural(n, noun) }

@@ -26,10 +26,10 @@ func Comparison(w io.Writer, r *compare.Report, all bool) error {
 	var b bytes.Buffer
 	n := len(r.Workloads)
 	s := r.Summary
-	fmt.Fprintf(&b, "%s compared: %d equal, %d with argued differences alone, %d different.\n", plural(n, "workload"),
+	fmt.Fprintf(&b, "%s compared: %d equal, %d with argued differences alone, %d different.\n", Plural(n, "workload"),
 		s.Equal, s.Argued, s.Different)
 	sum := s.Resources.Equal + s.Resources.Argued + s.Resources.Different
-	fmt.Fprintf(&b, "%s: %s equal, %s argued, %s different.\n", plural(sum, "resource"),
+	fmt.Fprintf(&b, "%s: %s equal, %s argued, %s different.\n", Plural(sum, "resource"),
 		Thousands(s.Resources.Equal), Thousands(s.Resources.Argued), Thousands(s.Resources.Different))
 	for _, u := range r.Unread {
 		fmt.Fprintf(&b, "not compared: %s: %s\n", Printable(u.Dump), Printable(u.Reason))
@@ -78,7 +78,7 @@ func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 		}
 	}
 	if rest := len(one.Findings) + one.More - len(shown); rest > 0 {
-		fmt.Fprintf(b, "  and %s more", plural(rest, "difference"))
+		fmt.Fprintf(b, "  and %s more", Plural(rest, "difference"))
 		if !all && len(one.Findings) > len(shown) {
 			b.WriteString(" (--all)")
 		}
@@ -88,7 +88,7 @@ func workloadFindings(b *bytes.Buffer, one compare.Workload, all bool) {
 		fmt.Fprintf(b, "  note: %s\n", Printable(note))
 	}
 	if rest := len(one.Notes) - findingsShown; rest > 0 {
-		fmt.Fprintf(b, "  and %s more (-o json)\n", plural(rest, "note"))
+		fmt.Fprintf(b, "  and %s more (-o json)\n", Plural(rest, "note"))
 	}
 }
 

@@ -20,8 +20,8 @@ func Suggestions(w io.Writer, r *suggest.Report) error {
 			made++
 		}
 	}
-	fmt.Fprintf(&b, "%s for %s; hosts that were not used in the time of the counters are lost.\n\n", plural(made, "Sidecar"),
-		plural(len(r.Suggestions), "namespace"))
+	fmt.Fprintf(&b, "%s for %s; hosts that were not used in the time of the counters are lost.\n\n", Plural(made, "Sidecar"),
+		Plural(len(r.Suggestions), "namespace"))
 	rows := [][]string{{"NAMESPACE", "PROXIES", "COUNTERS COVER", "CLUSTERS", "USED", "CLUSTERS THEN", "MEMORY SAVED", "PUSH NOW",
 		"PUSH THEN"}}
 	for _, e := range r.Suggestions {

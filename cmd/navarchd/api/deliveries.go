@@ -52,7 +52,8 @@ type delivery struct {
 func readDelivery(who authz.Caller, q url.Values) (d delivery, err error) {
 	d.who = who
 	if d.revision, err = strconv.ParseInt(q.Get("revision"), 10, 64); err != nil || d.revision <= 0 {
-		return d, fmt.Errorf("revision=%.30q: want a revision of the store; an answer's field revision, or %sstored for an object, states one",
+		return d, fmt.Errorf(
+			"revision=%.30q: want a revision of the store; an answer's field revision, or %sstored for an object, states one",
 			q.Get("revision"), fleetapi.Root)
 	}
 	text := q.Get("object")

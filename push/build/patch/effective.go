@@ -1,6 +1,8 @@
 package patch
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/store/intern"
@@ -91,7 +93,7 @@ func tracedList[F named](t *Trace, p model.Patch, list []F, edit func() ([]F, er
 	if t == nil {
 		return edit()
 	}
-	before := append([]F(nil), list...)
+	before := slices.Clone(list)
 	after, err := edit()
 	same := len(before) == len(after)
 	for i := 0; same && i < len(after); i++ {

@@ -46,11 +46,11 @@ func (l *omissions) omit(p model.Patch, err error) bool {
 // resource alone.
 func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build func(some []model.Patch) (M, []error)) M {
 	l.trace.keep()
-	make := func(some []model.Patch) (M, []error) {
+	attempt := func(some []model.Patch) (M, []error) {
 		l.trace.restart()
 		return build(some)
 	}
-	built, faults := make(patches)
+	built, faults := attempt(patches)
 	err := Check(built)
 	if err == nil {
 		l.faults = append(l.faults, faults...)
@@ -61,7 +61,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	var search func(some []model.Patch, err error)
 	try := func(some []model.Patch) {
 		with := slices.Concat(kept, some)
-		built, _ := make(with)
+		built, _ := attempt(with)
 		if err := Check(built); err == nil {
 			kept = with
 		} else {
@@ -79,7 +79,7 @@ func applyAccepted[M proto.Message](l *omissions, patches []model.Patch, build f
 	if len(patches) > 0 {
 		search(patches, err)
 	}
-	built, faults = make(kept)
+	built, faults = attempt(kept)
 	l.faults = append(append(l.faults, faults...), refused...)
 	return built
 }

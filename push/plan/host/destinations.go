@@ -88,7 +88,7 @@ func (g *guard) addresses(in *input.Input) map[netip.Addr]bool {
 				for _, e := range slice.Spec.GetEndpoints() {
 					add(e.GetAddress())
 					if name := e.GetHostname(); name != "" {
-						g.names[name] = true
+						g.names[gateways.CanonicalName(name)] = true
 					}
 				}
 			}
@@ -126,7 +126,7 @@ func (g *guard) leadsBack(in *input.Input, address string) bool {
 			return true
 		}
 	}
-	return g.names[strings.TrimRight(strings.ToLower(address), ".")]
+	return g.names[gateways.CanonicalName(address)]
 }
 
 // members returns the members of a cluster to which the proxies may connect. If members are left out, a problem names

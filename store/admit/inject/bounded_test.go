@@ -102,7 +102,8 @@ func TestUnreadableTemplates(t *testing.T) {
 		{text, "global: {logging: {level: loud}}", `global.logging.level: log level "loud"`},
 		{text + "neverInjectSelector: [{}, {matchExpressions: [{key: a, operator: Like}]}]", "", "neverInjectSelector[1]"},
 	} {
-		if c, err := ParseConfig(source, bad.config, bad.values, nil); c != nil || err == nil || !strings.Contains(err.Error(), bad.want) || !strings.HasPrefix(err.Error(), source) {
+		c, err := ParseConfig(source, bad.config, bad.values, nil)
+		if c != nil || err == nil || !strings.Contains(err.Error(), bad.want) || !strings.HasPrefix(err.Error(), source) {
 			t.Errorf("%v, want %s", err, bad.want)
 		}
 	}
