@@ -89,6 +89,7 @@ type Loop struct {
 	// crossChecks counts changes of between. listing contains the inputs that problems was made from. Owned by Run.
 	crossChecks uint64
 	listing     listing
+	postponed   int             // steps in a row that published no problems; owned by Run
 	counted     problemsVersion // state of the problems at the last increment of version; owned by Run
 	ask         []func()        // functions that publish calls; owned by Run
 }

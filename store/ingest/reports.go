@@ -17,18 +17,8 @@ import (
 // Finally it calls the functions that ask has queued.
 func (l *Loop) publish() {
 	l.reportNeeded()
-	changed := false
-	if inputs := l.listingInputs(); !inputs.equal(l.listing) { // sorting all problems after each step would take most of its time
-		l.listing = inputs
-		all := l.state.listed(l.between)
-		if changed = !slices.Equal(all, l.Problems()); changed {
-			l.problems.Store(&all)
-		}
-	}
-	if v := l.state.problemsVersion(); changed || v != l.counted {
-		l.counted = v
-		l.version.Add(1)
-		l.publishCounts()
+	if !l.postponeProblems() {
+		l.publishProblems()
 	}
 	l.publishRemovals()
 	l.state.inventory.budgets.showTenants()
@@ -47,6 +37,37 @@ func (l *Loop) publish() {
 		answer()
 	}
 	l.ask = nil
+}
+
+// mostPostponed is the number of steps in a row after which problems are published although events wait.
+const mostPostponed = 16
+
+// postponeProblems reports whether problems can be published after a later step, which waiting events will cause. In a
+// burst of events, sorting and counting thousands of problems after each step would take most of the loop's time.
+func (l *Loop) postponeProblems() bool {
+	if l.line.empty() || len(l.ask) > 0 || l.postponed == mostPostponed {
+		l.postponed = 0
+		return false
+	}
+	l.postponed++
+	return true
+}
+
+// publishProblems publishes the list and the counts of problems that have changed.
+func (l *Loop) publishProblems() {
+	changed := false
+	if inputs := l.listingInputs(); !inputs.equal(l.listing) {
+		l.listing = inputs
+		all := l.state.listed(l.between)
+		if changed = !slices.Equal(all, l.Problems()); changed {
+			l.problems.Store(&all)
+		}
+	}
+	if v := l.state.problemsVersion(); changed || v != l.counted {
+		l.counted = v
+		l.version.Add(1)
+		l.publishCounts()
+	}
 }
 
 // listing contains everything that the list of Problems depends on.

@@ -264,16 +264,29 @@ func (s *State) requestReencryption() []Effect {
 // normal.CompareProblems. Problems between objects are not included. The caller must not change the list.
 func (s *State) Problems() []object.Problem { return s.listed(nil) }
 
-// listed returns Problems together with the given problems between objects.
+// listed returns Problems together with the given problems between objects, which normal.CompareProblems has sorted.
 func (s *State) listed(between []object.Problem) []object.Problem {
 	f := s.inventory.faults
 	more := s.more()
-	if more = append(more, between...); len(more) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {
+	if len(more)+len(between) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {
 		return f.Listed()
 	}
-	all := slices.Concat(f.Listed(), more)
-	slices.SortFunc(all, normal.CompareProblems)
-	return Bounded(all, f.Left())
+	slices.SortFunc(more, normal.CompareProblems)
+	return Bounded(mergedProblems(mergedProblems(f.Listed(), more), between), f.Left())
+}
+
+// mergedProblems returns the problems of two lists that normal.CompareProblems has sorted, in the same order. Equal
+// problems stay beside each other.
+func mergedProblems(a, b []object.Problem) []object.Problem {
+	all := make([]object.Problem, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if normal.CompareProblems(a[0], b[0]) <= 0 {
+			all, a = append(all, a[0]), a[1:]
+		} else {
+			all, b = append(all, b[0]), b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
 }
 
 // more returns the problems of budgets, of records that cannot be written, and of held removals, in no order.

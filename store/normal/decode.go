@@ -103,7 +103,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	var set once
+	set := make(once, 0, len(stated))
 	for _, name := range names {
 		at := path + "." + name
 		fd := md.Fields().ByJSONName(name)
@@ -132,21 +132,28 @@ var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true,
 	"google.protobuf.UInt64Value": true,
 	"google.protobuf.FloatValue":  true, "google.protobuf.DoubleValue": true}
 
-// once records which fields of one message are set: the name in JSON, by field or oneof.
-type once map[protoreflect.FullName]string
+// once lists the fields of one message that are set. Messages have few fields, so a list is faster than a map.
+type once []setField
 
-// beside records a field, and returns the name of a conflicting field that is set already; empty: no conflict.
+// setField is a field that is set. The fields of a oneof have one descriptor here, that of the oneof.
+type setField struct {
+	of   protoreflect.Descriptor
+	name string // in JSON
+}
+
+// beside adds a field, and returns the name of a conflicting field that is set already; empty: no conflict.
 func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
-	of := fd.FullName()
+	var of protoreflect.Descriptor = fd
 	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
-		of = one.FullName()
+		of = one
 	}
-	if *o == nil {
-		*o = once{}
+	for _, set := range *o {
+		if set.of == of {
+			return set.name
+		}
 	}
-	other := (*o)[of]
-	(*o)[of] = name
-	return other
+	*o = append(*o, setField{of, name})
+	return ""
 }
 
 // longestKey is the largest number of bytes of a map's key in a path.
