@@ -20,6 +20,9 @@ func parseLists(text []byte) (lists, error) {
 			if len(bytes.TrimSpace(rest)) > 0 {
 				return nil, fmt.Errorf("%d bytes that are not PEM", len(rest))
 			}
+			if n := bytes.Count(text, []byte("-----BEGIN ")); n != len(out) { // pem.Decode skips broken blocks
+				return nil, fmt.Errorf("%d PEM blocks begin, but only %d can be decoded", n, len(out))
+			}
 			return out, nil
 		}
 		if block.Type != "X509 CRL" {

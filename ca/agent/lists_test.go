@@ -112,3 +112,11 @@ func FuzzLists(f *testing.F) {
 		}
 	})
 }
+
+// A list that cannot be decoded is an error, although pem.Decode skips it: the lists in use stay.
+func TestBrokenListIsAnError(t *testing.T) {
+	broken := bytes.Replace(list(t, authority(t, 1), 1, "abc"), []byte("\n"), []byte("\n!"), 1)
+	if l, err := parseLists(append(broken, list(t, authority(t, 2), 7)...)); err == nil {
+		t.Errorf("no error, and %d lists", len(l))
+	}
+}

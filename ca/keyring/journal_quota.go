@@ -172,10 +172,15 @@ func (t *journalQuota) forget(now time.Time) {
 // seed counts the unexpired single entries of etcd's journal, and then closes k.seeded. It retries after errors until
 // ctx ends.
 func (k *Keyring) seed(ctx context.Context) {
+	counted := map[string]bool{} // paths, for the retry after an error
 	for ctx.Err() == nil {
 		now := k.cfg.Now()
 		err := k.cfg.Store.EachBlob(ctx, journalFolder, func(b kv.Blob) error {
 			var batch []Issue
+			if counted[b.Path] {
+				return nil
+			}
+			counted[b.Path] = true
 			if err := json.Unmarshal(b.Raw, &batch); err != nil || len(batch) == 0 {
 				return nil //nolint:nilerr // readers of the journal report entries that do not decode
 			}

@@ -64,7 +64,7 @@ func (k *Keyring) advance(ctx context.Context) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		if ageing(r, k.cfg.Now()) {
+		if ageing(r, k.cfg.Now()) && k.refusesRotation(r) == nil { // a user's own CA is adopted instead
 			return k.successor(ctx, r, false)
 		}
 		if r.in(Prepared) == nil && r.in(Retiring) == nil {

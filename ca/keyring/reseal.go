@@ -154,20 +154,26 @@ func keks(blobs []kv.Blob) []string {
 	return slices.Compact(out)
 }
 
+// sealedFolders are the folders of values that other packages seal: ca/vault's MAC key, and the kubeconfigs of other
+// clusters (store/source/remote).
+var sealedFolders = []string{"sealing/", "clusters/named/"}
+
 // keksOfSecrets returns the given list, extended by the key encryption keys of Secrets' private keys and of
-// ca/vault's MAC key. The result is sorted, without duplicates. Errors are etcd's.
+// sealedFolders. The result is sorted, without duplicates. Errors are etcd's.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
-	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
-	if err != nil {
-		return nil, err
-	}
 	state, err := k.cfg.Store.Load(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	var sealed [][]byte
-	for _, blob := range blobs {
-		sealed = append(sealed, blob.Raw)
+	for _, folder := range sealedFolders {
+		blobs, _, err := k.cfg.Store.Blobs(ctx, folder, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, blob := range blobs {
+			sealed = append(sealed, blob.Raw)
+		}
 	}
 	for _, v := range state.Values {
 		if key, err := v.Key(); err != nil || key.Kind != model.KindSecret {

@@ -202,7 +202,10 @@ func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate
 		return s.own, nil
 	}
 	fresh, err := issue.Serving(state.Active, issue.ServingRequest{Names: s.names, Identity: s.id}, issue.Policy{}, now, nil)
-	if err != nil {
+	switch {
+	case err != nil && s.own != nil && now.Before(s.own.Leaf.NotAfter):
+		return s.own, nil
+	case err != nil:
 		return nil, fmt.Errorf("make the serving certificate: %w", err)
 	}
 	s.own, s.epoch, s.from, s.why = &fresh, state.Active.Epoch, "", nil

@@ -106,7 +106,7 @@ func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.Boot
 
 // mergePatches writes the bootstrap with all patches. If Envoy rejects the result, the patches are added one at a time,
 // and each one that Envoy rejects is logged and left out. After an error the file is unchanged. Errors: the file cannot
-// be read, decoded or written.
+// be read, decoded or written, or ctx ends before Envoy has judged all patches.
 func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPatch) error {
 	text, err := os.ReadFile(a.cfg.bootstrapFile())
 	if err != nil {
@@ -124,6 +124,9 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 			if err == nil {
 				err = a.validateBootstrap(ctx, next)
 			}
+			if ctx.Err() != nil { // Envoy did not judge the patch
+				return ctx.Err()
+			}
 			if err != nil {
 				a.log.Error("a patch of the bootstrap is left out: Envoy refuses what it makes", "patch", p.From, "error", err)
 				continue
@@ -131,7 +134,16 @@ func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPa
 			good = next
 		}
 	}
-	return os.WriteFile(a.cfg.bootstrapFile(), good, 0o644)
+	return a.replaceBootstrap(good)
+}
+
+// replaceBootstrap writes the bootstrap at once, so that a failed write leaves the previous one.
+func (a *agent) replaceBootstrap(text []byte) error {
+	beside := a.cfg.bootstrapFile() + ".new"
+	if err := os.WriteFile(beside, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(beside, a.cfg.bootstrapFile())
 }
 
 // validateBootstrap makes Envoy validate a bootstrap (--mode validate). The error contains the first 500 bytes of

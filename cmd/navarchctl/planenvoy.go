@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,10 +102,10 @@ func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error
 		return "", nil
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("--envoy: no result within %v: %w", validateFor, ctx.Err())
-	case !errors.As(err, &exit):
+	case !errors.As(err, &exit), !exit.Exited(): // killed, for example for lack of memory
 		return "", fmt.Errorf("--envoy: %w", err)
 	}
-	return complaint(out, file), nil
+	return cmp.Or(complaint(out, file), err.Error()), nil
 }
 
 // complaint returns the reason in Envoy's output as one line. It omits prefixes of log lines, which have times, and the

@@ -75,3 +75,14 @@ func TestEnvoyRefuses(t *testing.T) {
 		t.Error("an Envoy that is not there")
 	}
 }
+
+// An Envoy that is killed has judged nothing: that is an error, and not a refusal or an acceptance.
+func TestEnvoyIsKilled(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "envoy")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\nkill -9 $$\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if why, err := refusal(t.Context(), file, nil); err == nil {
+		t.Errorf("no error, refusal %q", why)
+	}
+}

@@ -28,12 +28,12 @@ type blobs interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 }
 
-// nothingSealed returns a check that nothing was ever sealed: etcd has neither a keyring nor the MAC key, which
-// exists once a Secret was sealed. If something was sealed, the missing key file was lost or is not mounted yet, and
+// nothingSealed returns a check that nothing was ever sealed: etcd has no keyring, no MAC key, which
+// exists once a Secret was sealed, and no kubeconfig of another cluster. If something was sealed, the missing key file was lost or is not mounted yet, and
 // a fresh key could not open what was sealed.
 func nothingSealed(store blobs) seal.First {
 	return func(ctx context.Context) error {
-		for _, folder := range []string{"keys/", "sealing/"} {
+		for _, folder := range []string{"keys/", "sealing/", "clusters/named/"} {
 			found, _, err := store.Blobs(ctx, folder, 0)
 			if err != nil {
 				return fmt.Errorf("nobody knows whether something is sealed in etcd: %w", err)

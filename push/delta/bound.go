@@ -95,9 +95,10 @@ func (s *State) admit(t xds.Type, names []string) []string {
 	var kept []string
 	left := false
 	for i, name := range names {
-		ok := ty.keeps(name)
+		keeps := ty.keeps(name) // room.total already counts the names that are kept
+		ok := keeps
 		switch {
-		case ok:
+		case keeps:
 		case known(stack, name):
 			ok = ty.all || room.total > 0
 		default:
@@ -107,7 +108,9 @@ func (s *State) admit(t xds.Type, names []string) []string {
 			}
 		}
 		if ok {
-			room.total--
+			if !keeps {
+				room.total--
+			}
 		} else if s.leftOut++; !ty.all && len(name) <= longest(t) {
 			s.cut(t) // with a wildcard subscription the resource is sent anyway when it exists
 		}

@@ -29,6 +29,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 		return append(out, report)
 	}
 	var rest []string
+	reported := len(out)
 	for _, res := range f.set {
 		if !ty.wants(res.Name) {
 			continue
@@ -57,7 +58,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 			s.fallBack(res.Name)
 		}
 	}
-	if len(refused) == 0 {
+	if len(out) == reported { // no culprit is known, or none is subscribed to any more
 		out = append(out, report)
 	}
 	ty.retry = append(ty.groups(f, rest, before, len(refused) == 0), ty.retry...)

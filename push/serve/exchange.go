@@ -140,8 +140,8 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	return a, true
 }
 
-// keep stores a refusal. It drops an earlier refusal of the same version and, beyond maxRefusals, the oldest refusal.
-func (x *exchange) keep(r Refusal) {
+// keep stores a refusal, and returns it with Since set. It drops an earlier refusal of the same version and, beyond maxRefusals, the oldest refusal.
+func (x *exchange) keep(r Refusal) Refusal {
 	x.nacks.Store(true) // before the set is read, so that trackRefusals misses no later set
 	x.locked(func() {
 		r.Since, r.absent = r.Revision, !r.isIn(x.proxy.Set())
@@ -153,6 +153,7 @@ func (x *exchange) keep(r Refusal) {
 		}
 		x.refusals = append(x.refusals, r)
 	})
+	return r
 }
 
 // end closes the exchange, so that nothing more is sent, and drops the waiting answers. The first call sets the cause

@@ -323,8 +323,7 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 			answer.Text, answer.Objects = r.Text, refusal.Objects
 			st.srv.cfg.Quarantine.Report(st.id, answer)
 		}
-		st.keep(refusal)
-		hooks.Refused(refusal)
+		hooks.Refused(st.keep(refusal))
 	}
 }
 

@@ -41,7 +41,9 @@ func (c *Cluster) Token(ctx context.Context, account string) (string, error) {
 // to the API server.
 func (c *Cluster) own(ctx context.Context) (token string, err error) {
 	seen := func(r *http.Request) (*http.Response, error) {
-		token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if bearer, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); is { // not a user's password
+			token = bearer
+		}
 		return nil, errSeen
 	}
 	transport, err := rest.HTTPWrappersForConfig(c.config, roundTripper(seen))

@@ -99,7 +99,7 @@ func (c Change) headline() string {
 	for _, o := range []struct {
 		n    int
 		word string
-	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {len(c.Refused), "refused"}} {
+	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {c.refusedObjects(), "refused"}} {
 		if o.n > 0 {
 			objects = append(objects, fmt.Sprintf("%s %s", Plural(o.n, "object"), o.word))
 		}
@@ -118,6 +118,15 @@ func (c Change) headline() string {
 	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
 		Plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views),
 		Plural(c.AllViews, "view"))
+}
+
+// refusedObjects counts the objects that are refused. Several problems may be of one object.
+func (c Change) refusedObjects() int {
+	objects := map[string]bool{}
+	for _, r := range c.Refused {
+		objects[r.Object] = true
+	}
+	return len(objects)
 }
 
 // levelText returns the word for a level at the start of a line.

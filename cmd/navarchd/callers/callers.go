@@ -161,7 +161,9 @@ func (k *Callers) Gauges(now time.Time) {
 func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err error) {
 	defer func() {
 		if err == nil {
-			err = k.accept(ctx, who)
+			if err = k.accept(ctx, who); err != nil {
+				who = attest.Caller{}
+			}
 		}
 	}()
 	if !OverTLS(ctx) {

@@ -51,7 +51,7 @@ func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
 // pages below /debug; all reports whether the caller has proved that it may see everything. One request is processed at
 // a time, for at most 20 s.
 //
-// Refusals: 421 if this process does not lead or a is nil, 429 if other requests take too long, 401 for a token that is
+// Refusals: 421 if this process does not lead or a is nil, 429 if other requests take too long, 503 if the leader is too busy, 401 for a token that is
 // missing or cannot be reviewed, 403 for a missing right, 404 if no held removal has the ID.
 func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
@@ -82,7 +82,10 @@ func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Req
 		return removal.Hold{}, status, err
 	}
 	hold, ok := a.Keeper.Loop.Accept(ctx, id)
-	if !ok {
+	switch {
+	case !ok && ctx.Err() != nil:
+		return hold, http.StatusServiceUnavailable, errors.New("the leader is busy, and the removal is still held: try again")
+	case !ok:
 		return hold, http.StatusNotFound, notHeld(id)
 	}
 	a.Keeper.Log.Warn("a held removal was accepted: the objects are removed",

@@ -62,6 +62,11 @@ func (l *Leader) Lead(ctx context.Context, epoch int64) {
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
 	l.mu.Unlock()
+	defer func() { // another process leads from now on
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		clear(l.open)
+	}()
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	for _, w := range l.writers {

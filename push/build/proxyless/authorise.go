@@ -37,14 +37,21 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 		}
 		for i, rule := range m.GetRules() {
 			for j, from := range rule.GetFrom() {
-				if s := from.GetSource(); len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
-					add(fmt.Sprintf("spec.rules[%d].from[%d].source.requestPrincipals", i, j), noTokens)
+				s, of := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source.", i, j)
+				if len(s.GetRequestPrincipals()) > 0 {
+					add(of+"requestPrincipals", noTokens)
+				}
+				if len(s.GetNotRequestPrincipals()) > 0 {
+					add(of+"notRequestPrincipals", noTokens)
 				}
 			}
 			for j, to := range rule.GetTo() {
-				o := to.GetOperation()
-				if slices.ContainsFunc(slices.Concat(o.GetPaths(), o.GetNotPaths()), model.IsPathTemplate) {
-					add(fmt.Sprintf("spec.rules[%d].to[%d].operation.paths", i, j), "servers know no templates")
+				o, of := to.GetOperation(), fmt.Sprintf("spec.rules[%d].to[%d].operation.", i, j)
+				if slices.ContainsFunc(o.GetPaths(), model.IsPathTemplate) {
+					add(of+"paths", "servers know no templates")
+				}
+				if slices.ContainsFunc(o.GetNotPaths(), model.IsPathTemplate) {
+					add(of+"notPaths", "servers know no templates")
 				}
 			}
 			for j, when := range rule.GetWhen() {

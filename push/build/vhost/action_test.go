@@ -217,24 +217,24 @@ subsets:
 }
 
 func TestCatchAll(t *testing.T) {
-	allow := draw(t, CatchAll{Passthrough: true, Mesh: model.DefaultMesh()})
+	allow := draw(t, CatchAll{Passthrough: true})
 	if r := only(t, allow); allow.Name != "allow_any" || r.Name != "allow_any" || r.GetRoute().GetCluster() != "PassthroughCluster" ||
 		r.GetRoute().GetTimeout() == nil || r.GetRoute().GetTimeout().AsDuration() != 0 || r.GetRoute().GetRetryPolicy() != nil {
 		t.Errorf("allow_any: %v", allow)
 	}
-	block := draw(t, CatchAll{Mesh: model.DefaultMesh()})
+	block := draw(t, CatchAll{})
 	if r := only(t, block); block.Name != "block_all" || r.Name != "block_all" || r.GetDirectResponse().GetStatus() != 502 {
 		t.Errorf("block_all: %v", block)
 	}
-	byName := draw(t, CatchAll{Passthrough: true, ByName: true, Mesh: model.DefaultMesh()})
+	byName := draw(t, CatchAll{Passthrough: true, ByName: true})
 	if r := only(t, byName); byName.Name != "allow_any_dynamic_dns" || r.Name != byName.Name || r.GetRoute().GetCluster() != "AllowAnyDynamicDNSCluster" {
 		t.Errorf("allow_any_dynamic_dns: %v", byName)
 	}
-	proxied := draw(t, CatchAll{Passthrough: true, ByName: true, EgressProxy: "egress", Mesh: model.DefaultMesh()})
+	proxied := draw(t, CatchAll{Passthrough: true, ByName: true, EgressProxy: "egress"})
 	if r := only(t, proxied); proxied.Name != "allow_any" || r.Name != proxied.Name || r.GetRoute().GetCluster() != "egress" {
 		t.Errorf("by an egress proxy: %v", proxied)
 	}
-	sent := draw(t, CatchAll{Passthrough: true, ByName: true, Sent: true, Mesh: model.DefaultMesh()})
+	sent := draw(t, CatchAll{Passthrough: true, ByName: true, Sent: true})
 	if sent.Name != "allow_any_dynamic_dns" || len(sent.Routes) != 2 || sent.Routes[0].Name != "allow_any" || sent.Routes[0].GetRoute().GetCluster() != "PassthroughCluster" {
 		t.Errorf("but for addresses: %v", sent)
 	}

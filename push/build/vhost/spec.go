@@ -103,8 +103,7 @@ type CatchAll struct {
 	// Sent, together with ByName, sends a request whose host is an IP address or a cloud's metadata server to its
 	// original destination. Without Sent, such a host is resolved like a name.
 	Sent bool
-	// Mesh, Proxy and Patches have the same meaning as in Spec.
-	Mesh    *model.Mesh
+	// Proxy and Patches have the same meaning as in Spec.
 	Proxy   proxyconfig.Routes
 	Patches intern.List[model.Patch]
 }

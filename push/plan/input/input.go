@@ -90,7 +90,7 @@ func (in *Input) At(s *mirror.Snapshot, edits ...mirror.Edit) *Input {
 // gateways and the index of the receiver, because the other resources were planned with these.
 func (in *Input) Later(s *mirror.Snapshot) *Input {
 	next := in.At(s)
-	next.Mesh, next.Meshes, next.Gateways = in.Mesh, in.Meshes, in.Gateways
+	next.Mesh, next.Meshes, next.Defaults, next.Gateways = in.Mesh, in.Meshes, in.Defaults, in.Gateways
 	return next
 }
 

@@ -171,7 +171,7 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 		return vhost.CatchAll{}, false
 	}
 	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName,
-		Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
+		Proxy: o.Key.Routes}
 	spec.Sent = spec.ByName && o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
 	if c.WithPorts { // passthrough of a request to the HTTP proxy itself would return to the HTTP proxy, in an endless loop
 		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
