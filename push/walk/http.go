@@ -55,7 +55,9 @@ func (w *walker) http(m *hcmv3.HttpConnectionManager) {
 // receive sets the properties of a request that the connection manager itself decides: its scheme, its path and the
 // client's address. It answers a request whose path the manager refuses or redirects, and returns false then.
 func (w *walker) receive(m *hcmv3.HttpConnectionManager) bool {
-	w.Headers = maps.Clone(w.Headers)
+	if w.Headers = maps.Clone(w.Headers); w.Headers == nil {
+		w.Headers = map[string]string{}
+	}
 	scheme := "http"
 	if w.ended {
 		scheme = "https"
