@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/store/object"
@@ -61,6 +62,9 @@ func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) 
 			return nil, err
 		}
 		for _, one := range read {
+			if one.err != nil && !strings.Contains(one.err.Error(), one.path) {
+				return nil, fmt.Errorf("%s: %w", one.path, one.err)
+			}
 			if one.err != nil {
 				return nil, one.err
 			}
@@ -119,7 +123,7 @@ func readPath(path string, stdin io.Reader) ([]reading, error) {
 	var all []reading
 	for _, rel := range slices.Sorted(maps.Keys(t.files)) {
 		one := read(path, rel)
-		one.path, one.base = filepath.Join(path, rel), path
+		one.path, one.base = filepath.Join(path, rel), filepath.Clean(path)
 		all = append(all, one)
 	}
 	for _, rel := range slices.Sorted(maps.Keys(t.irregular)) {

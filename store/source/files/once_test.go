@@ -20,7 +20,7 @@ func TestReadPaths(t *testing.T) {
 	put(t, "other.txt", one("c")+"---\nkind: [\n")
 	put(t, "dir/values.json", `{"x": 1}`)
 	var skipped []string
-	events, problems, err := ReadPaths([]string{"dir", "./other.txt", "-"}, strings.NewReader(one("a")+"---\n"+one("d")),
+	events, problems, err := ReadPaths([]string{"./dir", "./other.txt", "-"}, strings.NewReader(one("a")+"---\n"+one("d")),
 		Once{Skipped: func(location string) { skipped = append(skipped, location) }})
 	if err != nil {
 		t.Fatal(err)
