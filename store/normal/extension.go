@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	typev1 "istio.io/api/type/v1beta1"
@@ -130,13 +131,13 @@ func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 			r.errorf(at+".sha256", "want 64 digits out of 0-9 and a-f")
 		}
 	}
-	if n := len(w.ImagePullSecret); n > maxSecretName {
+	if n := utf8.RuneCountInString(w.ImagePullSecret); n > maxSecretName {
 		r.errorf(at+".imagePullSecret", "is %d characters long; %d at most", n, maxSecretName)
 	}
 	if w.ImagePullSecret != "" && w.Url != "" && pullsecret.Registry(where) == "" {
 		r.warnf(problem.NoEffect, at+".imagePullSecret", "modules are fetched with credentials from image registries alone (oci://), not from %q", w.Url)
 	}
-	if n := len(w.PluginName); n > maxPluginName {
+	if n := utf8.RuneCountInString(w.PluginName); n > maxPluginName {
 		r.errorf(at+".pluginName", "is %d characters long; %d at most", n, maxPluginName)
 	}
 	r.environment(at+".vmConfig.env", w.GetVmConfig().GetEnv())
@@ -152,7 +153,7 @@ func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
 	for i, e := range all {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		switch {
-		case e.GetName() == "" || len(e.Name) > maxVariable:
+		case e.GetName() == "" || utf8.RuneCountInString(e.Name) > maxVariable:
 			r.errorf(at+".name", "want 1 to %d characters", maxVariable)
 		case seen[e.Name]:
 			r.duplicatef(at+".name", "%q is used twice", e.Name)
@@ -160,8 +161,8 @@ func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
 		if seen[e.GetName()] = true; e.GetValueFrom() == extensionsv1.EnvValueSource_HOST && e.GetValue() != "" {
 			r.errorf(at+".value", "stands with valueFrom HOST, which takes the proxy's own")
 		}
-		if len(e.GetValue()) > maxValue {
-			r.errorf(at+".value", "is %d characters long; %d at most", len(e.GetValue()), maxValue)
+		if n := utf8.RuneCountInString(e.GetValue()); n > maxValue {
+			r.errorf(at+".value", "is %d characters long; %d at most", n, maxValue)
 		}
 		if strings.HasPrefix(e.GetName(), "ISTIO_META_WASM_") {
 			r.warnf(problem.NoEffect, at+".name", "%q is a name by which agents are told how to fetch the module: the module does not see it",
