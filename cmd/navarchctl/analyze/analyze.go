@@ -82,6 +82,7 @@ var checks = []func(*world){
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
+	strictServers,
 }
 
 // newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
@@ -98,6 +99,7 @@ func newWorld(in Input, c Config) *world {
 			Message: p.Message})
 	}
 	w.judge(known)
+	w.known = known
 	return w
 }
 
