@@ -69,7 +69,7 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 
 // normalisedOver normalises an object, and sets its records and problems.
 func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o *object.Object, d *Proposed, alone bool) {
-	var found Found
+	found := Found{whole: !alone}
 	tree := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
 		found.err("", problem.Unreadable, err.Error())
