@@ -208,7 +208,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("sent %v", applied)
 	}
 	for text, want := range map[string]string{
-		"kind: X\nmetadata: {name: a}":                       "all.yaml#1: apiVersion is missing",
+		"kind: X\nmetadata: {name: a}":                       "all.yaml#1: X default/a: apiVersion is missing",
 		"apiVersion: v1\nkind: Pudding\nmetadata: {name: a}": "kind Pudding of /api/v1: the API server of context x does not have it",
 		"a: [":                                   "all.yaml#1: is no YAML",
 		"# nothing":                              "no object in",

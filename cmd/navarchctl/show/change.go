@@ -93,13 +93,22 @@ func (c Change) Text(w io.Writer) error {
 	return err
 }
 
+// refusedObjects counts the refused objects, each of which may have several problems.
+func (c Change) refusedObjects() int {
+	objects := map[string]bool{}
+	for _, r := range c.Refused {
+		objects[r.Object] = true
+	}
+	return len(objects)
+}
+
 // headline returns the first line: objects, proxies and views.
 func (c Change) headline() string {
 	var objects []string
 	for _, o := range []struct {
 		n    int
 		word string
-	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {len(c.Refused), "refused"}} {
+	}{{c.Changed, "changed"}, {c.Created, "new"}, {c.Deleted, "deleted"}, {c.refusedObjects(), "refused"}} {
 		if o.n > 0 {
 			objects = append(objects, fmt.Sprintf("%s %s", Plural(o.n, "object"), o.word))
 		}
