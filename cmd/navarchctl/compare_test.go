@@ -326,7 +326,7 @@ func exampleAPI(t *testing.T, ready map[string]string, to string, wrote *[]strin
 func withProxy(pod, meta map[string]any, ready string) {
 	labels, _ := meta["labels"].(map[string]any)
 	labels["pod-template-hash"] = "7d"
-	meta["ownerReferences"] = []any{map[string]any{"controller": true, "name": "shop-7d"}}
+	meta["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": true, "name": "shop-7d"}}
 	spec, _ := pod["spec"].(map[string]any)
 	spec["initContainers"] = []any{map[string]any{"name": "istio-proxy"}}
 	status, _ := pod["status"].(map[string]any)

@@ -95,9 +95,13 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 	})
 	ready := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool { return cluster.Unready(p) != "" })
 	if len(args) == 0 {
-		seen := map[string]bool{}
+		type workload struct {
+			namespace string
+			inject.Owner
+		}
+		seen := map[workload]bool{}
 		for _, pod := range ready {
-			if w := ownerOf(pod); !seen[w] {
+			if w := (workload{pod.Namespace, inject.OwnerOf(pod)}); !seen[w] {
 				seen[w] = true
 				chosen = append(chosen, pod)
 			}
@@ -121,7 +125,7 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 			if slices.Contains([]string{"po", "pod", "pods"}, kind) {
 				return p.Namespace == of && p.Name == name
 			}
-			return workloadKinds[kind] != "" && ownerOf(p) == of+"/"+name
+			return p.Namespace == of && isOf(p, workloadKinds[kind], name)
 		})
 		if i < 0 {
 			return nil, fmt.Errorf("%s: no ready Pod with a container %s in namespace %s", arg, inject.ProxyContainer, of)
@@ -131,14 +135,12 @@ func choose(all []*corev1.Pod, args []string, namespace string) (chosen []*corev
 	return chosen, nil
 }
 
-// ownerOf returns namespace/name of the workload of a Pod. The workload is the Pod's controller, or without a
-// controller the Pod itself. If the controller is the ReplicaSet of a Deployment, the workload is the Deployment.
-func ownerOf(pod *corev1.Pod) string {
-	name := pod.Name
-	if of := metav1.GetControllerOf(pod); of != nil {
-		name = strings.TrimSuffix(of.Name, "-"+cmp.Or(pod.Labels["pod-template-hash"], " "))
-	}
-	return pod.Namespace + "/" + name
+// isOf reports whether a Pod belongs to a workload: a resource of workloadKinds with a name. The Pod of a Deployment
+// belongs to its ReplicaSet, too. It is false for an empty resource.
+func isOf(pod *corev1.Pod, resource, name string) bool {
+	is := func(kind, of string) bool { return resource == strings.ToLower(kind)+"s" && of == name }
+	owner, controller := inject.OwnerOf(pod), metav1.GetControllerOf(pod)
+	return is(owner.Kind, owner.Name) || controller != nil && is(controller.Kind, controller.Name)
 }
 
 // pod compares the proxy of one Pod, and closes the Pod. If the dump cannot be requested, pod adds the reason to the

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +173,8 @@ func namespaces(ctx context.Context, cmd *cobra.Command, _ []string) (all []stri
 	case server == "" && in.Given():
 		return listed(ctx, in, "/api/v1/namespaces", func(m *metav1.ObjectMeta) string { return m.Name })
 	}
-	t := target{controlPlane: controlPlane{server: stated(cmd, "server"), fallback: cmp.Or(os.Getenv(serverEnv), defaultServer)}}
+	usual, _ := usualServer()
+	t := target{controlPlane: controlPlane{server: stated(cmd, "server"), fallback: usual}}
 	defer t.close()
 	proxies, err := t.connected(ctx)
 	for _, proxy := range proxies {

@@ -44,6 +44,13 @@ type controlPlane struct {
 	dialled bool   // dial was called
 }
 
+// usualServer returns the address of the debug pages without a flag and without a kubeconfig. stated reports that the
+// environment states it.
+func usualServer() (address string, stated bool) {
+	address = os.Getenv(serverEnv)
+	return cmp.Or(address, defaultServer), address != ""
+}
+
 func (c *controlPlane) bind(f *pflag.FlagSet) {
 	c.bindAt(f, debugPages, defaultServer)
 }
@@ -52,7 +59,7 @@ func (c *controlPlane) bind(f *pflag.FlagSet) {
 // interface if there is no kubeconfig.
 func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
 	if fallback == defaultServer {
-		fallback = cmp.Or(os.Getenv(serverEnv), fallback)
+		fallback, _ = usualServer()
 	}
 	c.fallback = fallback
 	f.StringVar(&c.server, "server", "", "Address of "+what+
@@ -82,8 +89,9 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.server != "" || !c.cluster.Given() {
 		c.where = cmp.Or(c.server, c.fallback)
 		by, roles := "--server", " with role xds"
+		usual, stated := usualServer()
 		switch {
-		case c.server == "" && c.fallback == os.Getenv(serverEnv):
+		case c.server == "" && stated && c.fallback == usual:
 			by = serverEnv
 		case c.server == "":
 			by = "the default of --server, since no kubeconfig is at " + strings.Join(cluster.Kubeconfigs(), ", ")

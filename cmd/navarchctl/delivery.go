@@ -153,6 +153,11 @@ func printDelivery(out io.Writer, on awaited, answer fleetapi.Answer[fleetapi.De
 	return nil
 }
 
+// secretNote states what a wait for a Secret does not prove.
+const secretNote = "note: a Secret has no generation: the version that the leader has read last is stored and sealed. Each replica " +
+	"opens a private key after that, which is not waited for: navarchctl proxy-config secret NAME.NAMESPACE has the certificate " +
+	"that a gateway holds"
+
 // isAre returns "One proxy has" or "N proxies have".
 func isAre(n int) string {
 	if n == 1 {

@@ -336,13 +336,13 @@ func (d *description) planned(q describe.Query, out *show.Described) error {
 	for _, p := range problems {
 		if is(p.ID.String()) {
 			out.Problems = append(out.Problems, inspect.Problem{Object: p.ID.String(), Location: p.Location, Field: p.Field, Code: p.Code,
-				Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
+				Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Full()})
 		}
 	}
 	for _, p := range planner.Problems() {
 		if is(p.Key.String()) {
 			out.Problems = append(out.Problems, inspect.Problem{Object: p.Key.String(), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer,
-				Severity: p.Severity, Message: p.Message})
+				Severity: p.Severity, Message: p.Full()})
 		}
 	}
 	return nil

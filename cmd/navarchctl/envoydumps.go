@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -101,10 +100,7 @@ func envoyOf(ctx context.Context, in *cluster.Cluster, of illProxy) ([]byte, err
 	}
 	at := in.Pod(&pod)
 	defer at.Close()
-	envoy := page{address: at.String(), by: in.String(), what: "Envoy's admin interface", url: envoyAdmin, client: at.Client()}
-	dump, err := envoy.get(ctx, "/config_dump?include_eds")
-	if err == nil && len(dump) > maxDumpBytes {
-		err = fmt.Errorf("its dump has %d bytes, at most %d are kept", len(dump), maxDumpBytes)
-	}
-	return dump, err
+	envoy := page{address: at.String(), by: in.String(), what: "Envoy's admin interface", url: envoyAdmin, client: at.Client(),
+		most: maxDumpBytes}
+	return envoy.get(ctx, "/config_dump?include_eds")
 }

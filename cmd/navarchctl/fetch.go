@@ -31,6 +31,7 @@ type page struct {
 	help    string       // advice in the error of an unreachable server
 	url     string       // base URL of requests, without a path; empty: address
 	client  *http.Client // nil: plain
+	most    int64        // longest body of a response, in bytes; 0: unbounded
 }
 
 // server returns the page of navarchd's debug interface at an address. by is the flag or the default that the address
@@ -86,9 +87,16 @@ func (p page) within(ctx context.Context, patience time.Duration, method, path, 
 		return nil, p.unreachable(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	from := io.Reader(res.Body)
+	if p.most > 0 {
+		from = io.LimitReader(from, p.most+1)
+	}
+	body, err := io.ReadAll(from)
 	if err != nil {
 		return nil, p.unreachable(err)
+	}
+	if p.most > 0 && int64(len(body)) > p.most {
+		return nil, fmt.Errorf("%s %s: %s answers more than %d bytes, and no more are read", p.by, p.address, p.what, p.most)
 	}
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
 		text := strings.TrimSpace(string(body))

@@ -45,6 +45,7 @@ var kindNames = map[string]kindName{
 	"httproute":  {gatewayAPI, "HTTPRoute"}, "grpcroute": {gatewayAPI, "GRPCRoute"}, "tcproute": {gatewayAPI, "TCPRoute"},
 	"tlsroute": {gatewayAPI, "TLSRoute"}, "referencegrant": {gatewayAPI, "ReferenceGrant"},
 	"service": {"", "Service"}, "svc": {"", "Service"}, "endpointslice": {"discovery.k8s.io", "EndpointSlice"},
+	"secret": {"", "Secret"},
 }
 
 // configures reports whether k is one of kindNames, or Gateway of the Gateway API.

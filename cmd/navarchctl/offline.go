@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/cmd/navarchctl/show"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/plan"
@@ -199,9 +200,13 @@ func (o *offline) parseNode(from string, raw []byte) (view.Node, error) {
 	return parsed, nil
 }
 
-// reportProblems prints one problem per line.
+// reportProblems prints one problem per line, with the file and the document of its object if they are known.
 func reportProblems(w io.Writer, problems []object.Problem) {
 	for _, p := range problems {
-		fmt.Fprintln(w, p)
+		text := p.String()
+		if p.Location != "" && p.ID.Name != "" {
+			text = p.Location + ": " + text
+		}
+		fmt.Fprintln(w, show.Printable(text))
 	}
 }

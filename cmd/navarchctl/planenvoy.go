@@ -28,8 +28,9 @@ const (
 
 // validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each
 // group of proxies whose configuration after the change Envoy refuses, unless Envoy refuses the configuration before
-// the change for the same reason. Warnings count the groups that are not validated, and name the groups for which the
-// report states why. The error reports that Envoy cannot be run, or that a validation took longer than validateFor.
+// the change for the same reason. Warnings count the groups beyond the bound of the report, and name the groups that
+// are not validated for another reason. The error reports that Envoy cannot be run, or that a validation took longer
+// than validateFor.
 func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
 	defer progress.Work(ctx, "validating by Envoy")()
 	skipped := 0
@@ -37,10 +38,12 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 		g := &r.Affected[i]
 		b := g.Bootstrap
 		g.Bootstrap = nil
-		if b == nil || b.Lacking != "" {
-			if skipped++; b != nil {
-				fmt.Fprintf(warnings, "warning: --envoy: %s is not validated: %s\n", show.Printable(g.Label), show.Printable(b.Lacking))
-			}
+		if b == nil {
+			skipped++
+			continue
+		}
+		if b.Lacking != "" {
+			fmt.Fprintf(warnings, "warning: --envoy: %s is not validated: %s\n", show.Printable(g.Label), show.Printable(b.Lacking))
 			continue
 		}
 		after, err := refusal(ctx, envoy, b.After)
@@ -57,7 +60,7 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 			}
 		}
 		if before != after {
-			r.Risks = slices.Insert(r.Risks, 0, refusedBy(g, r, after))
+			r.Risks = withRefusal(r.Risks, refusedBy(g, r, after))
 		}
 	}
 	if skipped > 0 {
@@ -65,6 +68,18 @@ func validated(ctx context.Context, envoy string, r *preview.Report, warnings io
 			skipped, len(r.Affected))
 	}
 	return nil
+}
+
+// withRefusal returns the risks with one more refusal. Refusals for one reason are one risk, whose counts are added.
+func withRefusal(risks []preview.Risk, refusal preview.Risk) []preview.Risk {
+	i := slices.IndexFunc(risks, func(r preview.Risk) bool { return r.Code == refusal.Code && r.Text == refusal.Text })
+	if i < 0 {
+		return slices.Insert(risks, 0, refusal)
+	}
+	r := &risks[i]
+	r.Subjects = append(slices.Clip(r.Subjects), refusal.Subjects...)
+	r.Views, r.Proxies = r.Views+refusal.Views, r.Proxies+refusal.Proxies
+	return risks
 }
 
 // refusedBy returns the risk that Envoy refuses the configuration of a group. text is Envoy's reason. The risk names

@@ -9,6 +9,7 @@ import (
 
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/meaning"
+	"navarch.io/navarch/push/preview"
 )
 
 // ringFilter is an EnvoyFilter that sets the sizes of a ring of hashes, of which Envoy alone knows the rule.
@@ -84,5 +85,32 @@ func TestEnvoyIsKilled(t *testing.T) {
 	}
 	if why, err := refusal(t.Context(), file, nil); err == nil {
 		t.Errorf("no error, refusal %q", why)
+	}
+}
+
+// Refusals for one reason are one risk, whose groups and proxies are added.
+func TestRefusalsForOneReasonAreOneRisk(t *testing.T) {
+	r := &preview.Report{}
+	other := []preview.Risk{{Code: meaning.MeshWide, Text: "x"}}
+	for _, c := range []struct {
+		label, text string
+		proxies     int
+	}{{"a", "no ring", 2}, {"b", "no ring", 3}, {"c", "no port", 1}} {
+		other = withRefusal(other, refusedBy(&preview.Group{Label: c.label, Proxies: c.proxies}, r, c.text))
+	}
+	if len(other) != 3 || other[1].Proxies != 5 || other[1].Views != 2 || len(other[1].Subjects) != 2 || other[0].Proxies != 1 {
+		t.Errorf("%+v", other)
+	}
+}
+
+// A group that the report does not validate for a reason is named, and does not count among those beyond the bound.
+func TestGroupsThatAreNotValidatedCountOnce(t *testing.T) {
+	r := &preview.Report{Affected: []preview.Group{{Label: "large", Bootstrap: &preview.Bootstrap{Lacking: "has more than 4 MiB"}}, {Label: "a"}, {Label: "b"}}}
+	var said strings.Builder
+	if err := validated(t.Context(), "", r, &said); err != nil {
+		t.Fatal(err)
+	}
+	if want := "large is not validated: has more than 4 MiB"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "2 of 3 groups") {
+		t.Errorf("%s", said.String())
 	}
 }

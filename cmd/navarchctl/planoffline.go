@@ -137,7 +137,11 @@ func (c *change) proposals(
 				d.Problems = append(d.Problems, one)
 			}
 		}
+		field, unread := normal.Unserved(o)
 		switch {
+		case !removed && unread != "":
+			d.Act = preview.Refused
+			d.Problems = []object.Problem{{ID: o.ID, Field: field, Code: problem.NotSupported, Severity: problem.Error, Message: unread}}
 		case removed && len(was[o.ID]) == 0 && !c.pruned:
 			d.Act = preview.Refused
 			d.Problems = []object.Problem{{ID: o.ID, Code: problem.NotFound, Severity: problem.Error, Message: "does not exist"}}

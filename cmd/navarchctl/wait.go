@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +107,7 @@ func (w *waiter) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.server, "server", "", "Address of "+debugPages+" of the leader, or several processes with commas between them"+
 		" (default: the processes that the kubeconfig leads to; without a kubeconfig "+defaultServer+").")
-	w.fallback = cmp.Or(os.Getenv(serverEnv), defaultServer)
+	w.fallback, _ = usualServer()
 	w.cluster.BindCluster(f)
 	f.StringVar(&w.cluster.Revision, "control-plane-revision", "",
 		"Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
@@ -204,6 +203,9 @@ func (w *waiter) wait(ctx context.Context, cmd *cobra.Command, on awaited) error
 	if err := w.print(cmd, on, answer, problems); err != nil {
 		return err
 	}
+	if on.name != "" && on.kind.kind == "Secret" {
+		fmt.Fprintln(cmd.ErrOrStderr(), secretNote)
+	}
 	d := &answer.Items[0]
 	switch {
 	case !d.Done:
@@ -252,6 +254,11 @@ func (w *waiter) stored(ctx context.Context, on awaited) (s fleetapi.Stored, err
 				if other := w.elsewhere(ctx, on); other != "" {
 					return s, fmt.Errorf("%w; %s", err, other)
 				}
+			}
+		case err == nil && s.Unsealed:
+			err = fmt.Errorf("the leader has read %s and has not sealed its private key; the previous version stays in effect", on)
+			if len(s.Problems) > 0 {
+				err = fmt.Errorf("%w: %s", err, show.Printable(strings.Join(s.Problems, "; ")))
 			}
 		case err == nil:
 			err = fmt.Errorf("the leader has not stored generation %d of %s; it has read generation %d", on.generation, on, s.Generation)

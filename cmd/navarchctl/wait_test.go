@@ -29,6 +29,10 @@ func leading(t *testing.T) (server string) {
 				fmt.Fprint(w, `{"items": [{"leads": true}]}`)
 				return
 			}
+			if q.Get("kind") == "Secret" && q.Get("name") == "open" {
+				fmt.Fprint(w, `{"items": [{"leads": true, "read": true, "unsealed": true, "problems": ["the key provider is away"]}]}`)
+				return
+			}
 			fmt.Fprint(w, `{"items": [{"leads": true, "read": true, "generation": 3, "revision": 9}]}`)
 		case fleetapi.Root + "deliveries":
 			switch q.Get("object") {
@@ -204,7 +208,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("sent %v", applied)
 	}
 	for text, want := range map[string]string{
-		"kind: X\nmetadata: {name: a}":                       "all.yaml#1: apiVersion is missing",
+		"kind: X\nmetadata: {name: a}":                       "all.yaml#1: X default/a: apiVersion is missing",
 		"apiVersion: v1\nkind: Pudding\nmetadata: {name: a}": "kind Pudding of /api/v1: the API server of context x does not have it",
 		"a: [":                                   "all.yaml#1: is no YAML",
 		"# nothing":                              "no object in",
@@ -244,5 +248,20 @@ func TestWaitIsInterrupted(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 		web.Close()
+	}
+}
+
+// A Secret is waited for until its private key is sealed. A wait that succeeds says what it does not prove.
+// Promise: delivery.md#wait-for-a-secret
+func TestWaitForSecret(t *testing.T) {
+	server := leading(t)
+	_, _, err := ran("wait", "secret", "open", "-n", "shop", "--timeout", "50ms", "--server", server)
+	if err == nil || !strings.Contains(err.Error(), "has read Secret shop/open and has not sealed its private key; the previous version stays in effect: "+
+		"the key provider is away") {
+		t.Errorf("%v", err)
+	}
+	_, note, err := ran("wait", "secret/cert.shop", "--server", server)
+	if err != nil || !strings.Contains(note, "note: a Secret has no generation") {
+		t.Errorf("%v, %q", err, note)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,7 +44,7 @@ authorization service, a rate limit or an extension decides.
 --log reads a line of a proxy's access log in Istio's default format: it explains the line, and with --from or --to follows its
 request. --flags explains Envoy's response flags.
 
-With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, steps: [{type, resource, text}], to: [{cluster,
+With -o json: {outcome, status, grpc_status, summary, confidence, doubts, policy, refusal, steps: [{type, resource, text}], to: [{cluster,
 weight, endpoints, tls}], mirrors}; with --from and --to {client, tls, cluster, endpoint, server, summary, confidence, doubts}.`,
 		Example: `  # Where does this request of web-0 go?
   navarchctl why --from web-5d4f8c7b9-aaaaa.shop GET http://catalog.shop.svc.cluster.local:8000/items -H 'end-user: jason'
@@ -124,8 +125,12 @@ func (q *question) follow(cmd *cobra.Command, request walk.Request) error {
 	}
 	w := cmd.OutOrStdout()
 	printSteps(w, "", result.Steps)
-	printSummary(w, result.Summary(), result.Confidence, result.Doubts)
-	q.printNext(cmd, q.from+q.to, result)
+	printSummary(w, result.Summary(), result.Refusal, result.Confidence, result.Doubts)
+	if result.Refusal != nil && q.to != "" {
+		q.printCheck(cmd, held, request, request.Port)
+	} else {
+		q.printNext(cmd, q.from+q.to, result)
+	}
 	return nil
 }
 
@@ -157,11 +162,23 @@ func (q *question) between(cmd *cobra.Command, request walk.Request) error {
 		return q.format.print(cmd.OutOrStdout(), callOf(call))
 	}
 	q.printCall(cmd, call)
+	if call.Server == nil || call.Server.Refusal == nil {
+		return nil
+	}
+	sent, port := request, uint32(0)
+	if call.Client.Sent != nil {
+		sent.Headers = call.Client.Sent
+	}
+	if at, err := netip.ParseAddrPort(call.Endpoint); err == nil {
+		port = uint32(at.Port())
+	}
+	q.printCheck(cmd, to, sent, port)
 	return nil
 }
 
 // printCall prints the walks at both proxies, and the transport security between them. The walk at the server is
-// absent if the request does not reach the server.
+// absent if the request does not reach the server. printCall suggests no next command if a policy of the server refuses
+// the request.
 func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "client %s\n", show.Printable(q.from))
@@ -179,8 +196,10 @@ func (q *question) printCall(cmd *cobra.Command, call walk.Call) {
 		decides, proxy = *call.Server, q.to
 	}
 	level, doubts := call.Confidence()
-	printSummary(w, call.Summary(), level, doubts)
-	q.printNext(cmd, proxy, decides)
+	printSummary(w, call.Summary(), decides.Refusal, level, doubts)
+	if call.Server == nil || decides.Refusal == nil {
+		q.printNext(cmd, proxy, decides)
+	}
 }
 
 func printSteps(w io.Writer, indent string, steps []walk.Step) {
@@ -189,9 +208,14 @@ func printSteps(w io.Writer, indent string, steps []walk.Step) {
 	}
 }
 
-// printSummary prints the summary, the confidence in it, and the reasons for doubt.
-func printSummary(w io.Writer, summary string, level walk.Confidence, doubts []string) {
-	fmt.Fprintf(w, "\n%s\nconfidence: %s", show.Printable(summary), level)
+// printSummary prints the summary, the policies that refuse the request (nil: none), the confidence, and the reasons
+// for doubt.
+func printSummary(w io.Writer, summary string, refusal *walk.Refusal, level walk.Confidence, doubts []string) {
+	fmt.Fprintf(w, "\n%s\n", show.Printable(summary))
+	if refusal != nil {
+		fmt.Fprintf(w, "refused: %s\n", show.Printable(refusal.String()))
+	}
+	fmt.Fprintf(w, "confidence: %s", level)
 	if len(doubts) > 0 {
 		fmt.Fprintf(w, " (%s)", show.Printable(strings.Join(doubts, "; ")))
 	}
@@ -204,6 +228,37 @@ func (q *question) printNext(cmd *cobra.Command, proxy string, result walk.Resul
 	if _, name := result.Deciding(); name != "" && proxy != "" && !q.local() && !isFile {
 		goesOn(cmd, q.format, "which objects decided", "explain", "--proxy", proxy, name)
 	}
+}
+
+// printCheck suggests the command that names the deciding policy for a request to a port of a server. sent is the
+// request as it arrives there. A port that the server's proxy does not list is omitted.
+func (q *question) printCheck(cmd *cobra.Command, server *subject, sent walk.Request, port uint32) {
+	if q.to == "" || q.local() {
+		return
+	}
+	words := []string{"authz", "check", "--to", q.to}
+	flag := func(name, value string) {
+		if value != "" {
+			words = append(words, name, value)
+		}
+	}
+	if q.principal == "" {
+		flag("--from", q.from)
+	}
+	flag("--identity", q.principal)
+	flag("--client", q.address)
+	flag("--client-certificate", q.shows)
+	if q.token != "-" { // standard input has been read
+		flag("--jwt", q.token)
+	}
+	for _, h := range q.headers {
+		flag("--header", h)
+	}
+	if all := server.held.Ports(); port != 0 && (len(all) == 0 || slices.Contains(all, port)) {
+		flag("--port", strconv.FormatUint(uint64(port), 10))
+	}
+	words = append(words, sent.Headers[":method"], sent.Scheme+"://"+sent.Headers[":authority"]+sent.Headers[":path"])
+	goesOn(cmd, q.format, "which policy decides", words...)
 }
 
 // requestOf parses [METHOD] URL. at is IP, IP:PORT or :PORT, and overrides the address and port of the URL; empty: no

@@ -29,6 +29,7 @@ type walked struct {
 	Confidence string        `json:"confidence"`
 	Doubts     []string      `json:"doubts,omitempty"`
 	Policy     string        `json:"policy,omitempty"`
+	Refusal    string        `json:"refusal,omitempty"` // the policies that refuse the request
 	Steps      []walkedStep  `json:"steps"`
 	To         []destination `json:"to,omitempty"`
 	Mirrors    []destination `json:"mirrors,omitempty"`
@@ -53,6 +54,9 @@ func walkOf(r walk.Result) walked {
 	if r.GRPC != nil {
 		code := int(*r.GRPC)
 		out.GRPC = &code
+	}
+	if r.Refusal != nil {
+		out.Refusal = r.Refusal.String()
 	}
 	for _, s := range r.Steps {
 		step := walkedStep{Resource: s.Resource, Text: s.Text}

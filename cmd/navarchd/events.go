@@ -99,7 +99,7 @@ func (w *warnings) collect(ctx context.Context) (map[warned]string, bool) {
 	found, _ := w.found.All()
 	for _, p := range found {
 		all = append(all, object.Problem{ID: normal.SourceObject(p.Key),
-			Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
+			Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message, Whole: p.Whole})
 	}
 	return w.messages(all), true
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
+	"navarch.io/navarch/cmd/navarchd/api"
 	"navarch.io/navarch/cmd/navarchd/manual"
 	"navarch.io/navarch/store/obs"
 )
@@ -35,19 +36,10 @@ func monitoring(asked http.Handler) http.Handler {
 	return bounded(mux)
 }
 
-// maxBody bounds the bodies of requests that are no previews, in bytes.
-const maxBody = 64 << 10
-
-// bounded limits the bodies of requests to maxBody, except those of previews, which the server's limit bounds
-// (web.Limits.Body) and which debug.Pages.PlanBody reads once the caller is known.
+// bounded limits the bodies of requests (api.MaxBody).
 func bounded(h http.Handler) http.Handler {
-	small := http.MaxBytesHandler(h, maxBody)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == fleetapi.Root+"plan" {
-			h.ServeHTTP(w, r)
-			return
-		}
-		small.ServeHTTP(w, r)
+		http.MaxBytesHandler(h, api.MaxBody(r.URL.Path)).ServeHTTP(w, r)
 	})
 }
 

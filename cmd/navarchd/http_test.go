@@ -28,6 +28,7 @@ func TestPagesForOperatorsAreServed(t *testing.T) {
 // Both HTTP addresses read 4 MiB of a preview's request, and 64 KiB of all others.
 // Promise: plan.md#what-it-costs
 func TestBodiesOfPreviews(t *testing.T) {
+	const usualBody = 64 << 10
 	asked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -49,9 +50,9 @@ func TestBodiesOfPreviews(t *testing.T) {
 			{"/api/v1/plan", debug.MaxPlanBody, http.StatusOK},
 			{"/api/v1/plan?delete=true", debug.MaxPlanBody, http.StatusOK},
 			{"/api/v1/plan", debug.MaxPlanBody + 1, http.StatusRequestEntityTooLarge},
-			{"/api/v1/proxies", maxBody, http.StatusOK},
-			{"/api/v1/proxies", maxBody + 1, http.StatusRequestEntityTooLarge},
-			{"/debug/removals", maxBody + 1, http.StatusRequestEntityTooLarge},
+			{"/api/v1/proxies", usualBody, http.StatusOK},
+			{"/api/v1/proxies", usualBody + 1, http.StatusRequestEntityTooLarge},
+			{"/debug/removals", usualBody + 1, http.StatusRequestEntityTooLarge},
 		} {
 			res, err := http.Post(fmt.Sprintf("http://%s%s", l.Addr(), c.path), "", strings.NewReader(strings.Repeat("#", c.size)))
 			if err != nil {

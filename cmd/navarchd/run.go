@@ -82,7 +82,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
-// pageLimits are the limits of the HTTP addresses. Only previews have bodies of this size (bounded).
+// pageLimits are the limits of the HTTP addresses. Most paths have smaller bounds (bounded).
 var pageLimits = web.Limits{Body: debug.MaxPlanBody}
 
 // listenHTTP opens the HTTP addresses, and returns the tasks that serve them. asked handles /debug and /api/v1; ready

@@ -13,9 +13,8 @@ import (
 var _ api.Objects = (*ingester)(nil)
 
 // Stored implements api.Objects. Revision is 0 until the ingester has read the requested generation, or a newer one,
-// and has written everything. Then it is the revision of the newest batch. Secrets whose private keys are not sealed
-// yet do not count as waiting: for such a Secret, that batch may lack the generation. If this process does not lead,
-// the result is zero. Errors are the context's.
+// has sealed its private key, and has written everything. Then it is the revision of the newest batch. If this process
+// does not lead, the result is zero. Errors are the context's.
 func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi.Stored, err error) {
 	if _, s.Leads = i.lead.Epoch(); !s.Leads {
 		return s, nil
@@ -30,6 +29,9 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	if s.Read, s.Generation = true, found.Generation; found.Generation < q.Generation {
 		return s, nil
 	}
+	if s.Unsealed, err = i.loop.Unsealed(ctx, id); err != nil {
+		return s, err
+	}
 	for range 2 { // Settled may be outdated after one Settle, but not after two
 		if err := i.loop.Settle(ctx); err != nil {
 			return s, err
@@ -38,7 +40,9 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	if !i.loop.Settled() {
 		return s, nil
 	}
-	s.Revision = i.newest.Load()
+	if !s.Unsealed {
+		s.Revision = i.newest.Load()
+	}
 	all, err := i.loop.EveryProblem(ctx)
 	for _, p := range all {
 		if p.ID == id && p.Severity == problem.Error {

@@ -71,17 +71,17 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 			a.add(code, level, xds.Listener, name, policySubject(name, inbound), policyObjects(rules), format, ruleList(rules))
 		}
 	}
-	if more := beyond(is.deny, was.deny); slices.ContainsFunc(more, func(r string) bool { return is.deny[r].everything() }) {
+	if more := a.beyond(is.deny, was.deny); slices.ContainsFunc(more, func(r string) bool { return is.deny[r].everything() }) {
 		risk(AccessNarrows, High, more, "every request is denied (403), by DENY rule %s")
 	} else {
 		risk(AccessNarrows, Medium, more, "DENY rules refuse further requests (403): %s")
 	}
-	if less := beyond(was.deny, is.deny); slices.ContainsFunc(less, func(r string) bool { return was.deny[r].everything() }) {
+	if less := a.beyond(was.deny, is.deny); slices.ContainsFunc(less, func(r string) bool { return was.deny[r].everything() }) {
 		risk(AccessWidens, High, less, "a DENY rule that refused every request is gone or narrower: %s")
 	} else {
 		risk(AccessWidens, Medium, less, "DENY rules refuse fewer requests: %s")
 	}
-	switch more := beyond(is.allow, was.allow); {
+	switch more := a.beyond(is.allow, was.allow); {
 	case !was.allows:
 		return
 	case !is.allows:
@@ -93,7 +93,7 @@ func (a *assessment) access(name string, inbound bool, old, new group) {
 	default:
 		risk(AccessWidens, Medium, more, "ALLOW rules allow further requests: %s")
 	}
-	risk(AccessNarrows, Medium, beyond(was.allow, is.allow), "requests that ALLOW rules allowed may be denied (403): %s")
+	risk(AccessNarrows, Medium, a.beyond(was.allow, is.allow), "requests that ALLOW rules allowed may be denied (403): %s")
 }
 
 // nameless assesses a port that loses mTLS. Its callers have no identity then, so rules that state one never match.
@@ -140,20 +140,18 @@ func ruleList(rules []string) string {
 }
 
 // beyond returns the names of the rules in a that match requests which no single rule in b is known to match. The names
-// are sorted. A rule that both have costs one look-up, whatever its name.
-func beyond(a, b map[string]accessRule) (names []string) {
+// are sorted. A rule that both have costs one look-up, whatever its name. The other comparisons are bounded by the
+// budget.
+func (m *memo) beyond(a, b map[string]accessRule) (names []string) {
 	same := map[string]bool{}
 	for _, r := range b {
 		same[r.sum] = same[r.sum] || !r.conditional
 	}
+	others := slices.Sorted(maps.Keys(b))
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		r := a[name]
-		known := r.callers.op == never || r.requests.op == never || same[r.sum]
-		for _, other := range b {
-			if known = known || other.covers(r); known {
-				break
-			}
-		}
+		known := r.callers.op == never || r.requests.op == never || same[r.sum] ||
+			slices.ContainsFunc(others, func(other string) bool { return b[other].covers(r, m.budget) })
 		if !known {
 			names = append(names, name)
 		}
@@ -162,11 +160,11 @@ func beyond(a, b map[string]accessRule) (names []string) {
 }
 
 // covers reports whether a rule is known to match all requests that another one matches.
-func (r accessRule) covers(other accessRule) bool {
-	if r.conditional && !proto.Equal(r.policy, other.policy) {
+func (r accessRule) covers(other accessRule, by *budget) bool {
+	if !by.spend() || r.conditional && !proto.Equal(r.policy, other.policy) {
 		return false
 	}
-	return r.callers.covers(other.callers) && r.requests.covers(other.requests)
+	return r.callers.covers(other.callers, by) && r.requests.covers(other.requests, by)
 }
 
 // everything reports whether a rule matches all requests.
@@ -274,21 +272,24 @@ func permissionTerm(p *rbacv3.Permission) term {
 }
 
 // covers reports whether a term is known to match everything that another term matches.
-func (t term) covers(other term) bool {
-	by := func(p term) bool { return t.covers(p) }
+func (t term) covers(other term, steps *budget) bool {
+	if !steps.spend() {
+		return false
+	}
+	by := func(p term) bool { return t.covers(p, steps) }
 	switch {
 	case t.op == anything || other.op == never:
 		return true
 	case other.op == either:
 		return !slices.ContainsFunc(other.parts, func(p term) bool { return !by(p) })
 	case t.op == both:
-		return !slices.ContainsFunc(t.parts, func(p term) bool { return !p.covers(other) })
-	case t.op == either && slices.ContainsFunc(t.parts, func(p term) bool { return p.covers(other) }):
+		return !slices.ContainsFunc(t.parts, func(p term) bool { return !p.covers(other, steps) })
+	case t.op == either && slices.ContainsFunc(t.parts, func(p term) bool { return p.covers(other, steps) }):
 		return true
 	case other.op == both:
 		return slices.ContainsFunc(other.parts, by)
 	case t.op == negation && other.op == negation:
-		return other.parts[0].covers(t.parts[0])
+		return other.parts[0].covers(t.parts[0], steps)
 	}
 	return t.op == leaf && other.op == leaf && t.text == other.text
 }

@@ -1,6 +1,8 @@
 package meaning
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -27,7 +29,7 @@ func TestCoveredTerms(t *testing.T) {
 		{"not a of b", negated(a), b, false}, {"double", negated(negated(every)), a, true},
 		{"any in a list", or(a, every), b, true}, {"nothing in a list", and(a, none), b, false},
 	} {
-		if got := test.t.covers(test.of); got != test.covered {
+		if got := test.t.covers(test.of, newBudget(context.Background(), mostSteps)); got != test.covered {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
@@ -48,5 +50,40 @@ func TestDecidingObjects(t *testing.T) {
 		if got := a.risks[0].Objects; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.edited, got, c.want)
 		}
+	}
+}
+
+// rulesOfSize returns many rules for a caller each, all different.
+func rulesOfSize(n int, prefix string) map[string]accessRule {
+	all := map[string]accessRule{}
+	for i := range n {
+		name := fmt.Sprintf("%s%d", prefix, i)
+		all[name] = accessRule{callers: term{op: leaf, text: name}, requests: term{op: anything}, sum: name}
+	}
+	return all
+}
+
+// Comparisons of many rules end with the context, and with their budget. Rules that were not compared count as rules
+// that differ; equal rules need no comparison.
+func TestComparisonsOfRulesAreBounded(t *testing.T) {
+	const n = 3000
+	a, b := rulesOfSize(n, "a"), rulesOfSize(n, "b")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, m := range map[string]*memo{"of an ended context": newMemo(ended), "beyond the budget": {budget: newBudget(t.Context(), 1000)}} {
+		before := m.budget.left
+		if got := m.beyond(a, b); len(got) != n {
+			t.Errorf("%s: %d rules differ, want %d", name, len(got), n)
+		}
+		if m.budget.left != 0 || before-m.budget.left > mostSteps {
+			t.Errorf("%s: %d steps are left of %d", name, m.budget.left, before)
+		}
+		if got := m.beyond(a, a); got != nil {
+			t.Errorf("%s: equal rules differ: %d", name, len(got))
+		}
+	}
+	if got := newMemo(t.Context()).beyond(rulesOfSize(10, "a"), map[string]accessRule{
+		"wide": {callers: term{op: anything}, requests: term{op: anything}}}); got != nil {
+		t.Errorf("%v differ from a rule for all", got)
 	}
 }

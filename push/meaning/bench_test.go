@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,7 @@ func BenchmarkOver(b *testing.B) {
 			}
 			all = append(all, v)
 		}
-		if s := Over(slices.Values(all), Reach{}); len(s.Facts) != 1 || len(s.Risks) != 1 || s.Risks[0].Views != views {
+		if s := Over(context.Background(), slices.Values(all), Reach{}); len(s.Facts) != 1 || len(s.Risks) != 1 || s.Risks[0].Views != views {
 			b.Fatalf("%+v", s)
 		}
 	}

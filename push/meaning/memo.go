@@ -1,6 +1,8 @@
 package meaning
 
 import (
+	"context"
+
 	"google.golang.org/protobuf/proto"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -24,9 +26,12 @@ type known struct {
 type memo struct {
 	facts  map[known][]Fact
 	models map[known]any // *routesChange, *listenerChange or *clusterChange
+	budget *budget       // of the comparisons of rules
 }
 
-func newMemo() *memo { return &memo{facts: map[known][]Fact{}, models: map[known]any{}} }
+func newMemo(ctx context.Context) *memo {
+	return &memo{facts: map[known][]Fact{}, models: map[known]any{}, budget: newBudget(ctx, mostSteps)}
+}
 
 // compare returns the facts of a pair like the function compare, and stores them. Callers must not change the result.
 func (m *memo) compare(p Pair) []Fact {

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -104,9 +105,9 @@ type summing struct {
 
 // Over returns the facts and risks of several views, each once, and the risks of reach. It compares pairs with equal
 // versions once. It reads one view after the other, so the iterator may make each view on demand, and may stop early.
-// The caller owns the result.
-func Over(views iter.Seq[View], r Reach) Summary {
-	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo()}
+// Once ctx has ended, rules are no longer compared, and the result is incomplete. The caller owns the result.
+func Over(ctx context.Context, views iter.Seq[View], r Reach) Summary {
+	s := &summing{facts: map[Fact]*FactLine{}, risks: map[riskKey]*RiskLine{}, memo: newMemo(ctx)}
 	for v := range views {
 		s.add(v)
 	}

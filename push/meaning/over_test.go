@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -38,7 +39,7 @@ func TestOver(t *testing.T) {
 	view := func(label string, proxies, n int) View {
 		return View{Label: label, Proxies: proxies, Pairs: pairs(n), Before: empty.Before, After: empty.After}
 	}
-	s := Over(slices.Values([]View{view("one", 10, 7), view("two", 5, 7), view("three", 1, 8)}), Reach{Proxies: 16, All: 20})
+	s := Over(context.Background(), slices.Values([]View{view("one", 10, 7), view("two", 5, 7), view("three", 1, 8)}), Reach{Proxies: 16, All: 20})
 	var lines []string
 	for _, f := range s.Facts {
 		lines = append(lines, fmt.Sprintf("%d+%d of %d/%d %s: %s", len(f.Named), f.Others, f.Views, f.Proxies, f.Example, f.Text))
@@ -57,7 +58,7 @@ func TestOver(t *testing.T) {
 	if got := fmt.Sprint(s.Unchanged()); got != "[routes endpoints inbound policies listeners Secrets extensions]" {
 		t.Error(got)
 	}
-	large := Over(slices.Values([]View{view("large", 1, maxLines+5)}), Reach{})
+	large := Over(context.Background(), slices.Values([]View{view("large", 1, maxLines+5)}), Reach{})
 	if len(large.Risks) != 1 || large.Risks[0].Others != maxLines-maxSubjects || large.MoreFacts != 5 || large.MoreRisks != 5 {
 		t.Errorf("%d risks, %d facts and %d risks more", len(large.Risks), large.MoreFacts, large.MoreRisks)
 	}
@@ -65,7 +66,7 @@ func TestOver(t *testing.T) {
 
 // Pairs of equal versions are compared once, and pairs without versions every time.
 func TestOverComparesOnce(t *testing.T) {
-	s := newMemo()
+	s := newMemo(context.Background())
 	p := clusterPair("c", clusterv3.Cluster_RANDOM, clusterv3.Cluster_MAGLEV, "1")
 	first := s.compare(p)
 	p.New = p.Old
@@ -94,7 +95,7 @@ func TestRefusedSecretsOfSeveralViews(t *testing.T) {
 	var asked []string
 	refused := func(secret string) string { asked = append(asked, secret); return "" }
 	view := View{Pairs: []Pair{p}, Before: empty.Before, After: empty.After, Refused: refused}
-	Over(slices.Values([]View{view, view}), Reach{})
+	Over(context.Background(), slices.Values([]View{view, view}), Reach{})
 	if want := []string{"a", "b", "a", "b"}; !slices.Equal(asked, want) {
 		t.Errorf("Secrets %q, want %q", asked, want)
 	}

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ type assessment struct {
 
 // Risks returns the risks of a view without repetitions: the most severe first, then by code and subject; nil without
 // risks. The caller owns the result.
-func Risks(v View) []Risk { return risks(v, newMemo()) }
+func Risks(v View) []Risk { return risks(v, newMemo(context.Background())) }
 
 // risks is Risks with a memo for several views.
 func risks(v View, m *memo) []Risk {

@@ -178,6 +178,9 @@ func (l omissions) problems() (all []Problem) {
 		if of.others {
 			name += " and others"
 		}
+		if one.Whole != "" {
+			one.Whole = "left out of " + name + ": " + one.Whole
+		}
 		one.Message = "left out of " + name + ": " + one.Message
 		all = append(all, one)
 	}

@@ -156,6 +156,9 @@ func problemsOf(ctx context.Context, b *plan.Base, sees Sees) (problemSet, error
 	}
 	all := problemSet{}
 	for _, p := range slices.Concat(planned, b.Resolver.Problems()) {
+		if sees == nil {
+			p.Message, p.Whole = p.Full(), ""
+		}
 		if sees.of(p.Key.Namespace) {
 			all[p] = true
 		}

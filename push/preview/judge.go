@@ -55,7 +55,7 @@ func judged(ctx context.Context, p *Plan, base *plan.Base, c mirror.Change, sees
 	}
 	reach := meaning.Reach{MeshWide: meshWide(c), Edited: j.edited, Proxies: p.Affected(), All: p.Proxies,
 		Views: [2]int{p.AllViews, views}, Bytes: growth(p.Views), Found: patchRisks(ctx, base.Planner, c, sees)}
-	return meaning.Over(all, reach)
+	return meaning.Over(ctx, all, reach)
 }
 
 // growth returns the sizes of the configuration of one proxy before and after a change, for the view in which they grow

@@ -35,6 +35,7 @@ type entryJSON struct {
 	Analyzer problem.Analyzer `json:"analyzer,omitempty"`
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
+	Whole    string           `json:"whole,omitempty"`
 }
 
 // listOf returns a list within the limits. It has each problem once, and errors before warnings of the same namespace.
@@ -58,7 +59,7 @@ func listOf(found []model.Problem) list {
 	var turns []turn
 	l, of, namespaces := list{Problems: []entryJSON{}}, map[model.Key]int{}, map[string]int{}
 	for _, p := range slices.Compact(found) {
-		e := entryJSON{p.Key.Path(), truncate(p.Field), p.Code, p.Analyzer, p.Severity, truncate(p.Message)}
+		e := entryJSON{p.Key.Path(), truncate(p.Field), p.Code, p.Analyzer, p.Severity, truncate(p.Message), truncate(p.Whole)}
 		if of[p.Key]++; of[p.Key] > maxOfObject || len(e.Record) > maxPath || p.Key.Check() != nil {
 			l.More++
 			continue
@@ -110,7 +111,7 @@ func decode(raw []byte) (found []model.Problem, more int, err error) {
 			e.Analyzer = ""
 		}
 		found = append(found, model.Problem{Key: key, Field: truncate(e.Field), Code: problem.Code(truncate(string(e.Code))),
-			Analyzer: e.Analyzer, Severity: e.Severity, Message: truncate(e.Message)})
+			Analyzer: e.Analyzer, Severity: e.Severity, Message: truncate(e.Message), Whole: truncate(e.Whole)})
 	}
 	return found, max(l.More, 0), nil
 }

@@ -211,3 +211,16 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A list keeps both messages of a problem: without and with the names of private objects.
+func TestListsKeepWholeMessages(t *testing.T) {
+	want := wrong("a", "spec.hosts", "belongs to an object of another namespace")
+	want.Whole = "belongs to VirtualService victim/secret"
+	raw, err := listOf([]model.Problem{want}).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, more, err := decode(raw); err != nil || more != 0 || len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, %d, %v", got, more, err)
+	}
+}

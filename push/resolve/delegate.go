@@ -94,7 +94,7 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 // exported reports whether an object with this exportTo is visible in a namespace: exportTo contains the namespace or
 // "*", or is empty. The normaliser has replaced "." by the namespace.
 func exported(exportTo []string, to string) bool {
-	return len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
+	return len(exportTo) == 0 || model.Exported(exportTo, "", to)
 }
 
 // merge appends the routes of a delegate, merged with the route that delegates to it.

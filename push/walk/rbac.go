@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,14 +40,55 @@ func (w *walker) denied(config *anypb.Any) bool {
 	switch {
 	case deny && by != "":
 		w.step("denied by %s", by)
+		w.result.Refusal = &Refusal{By: by}
 	case !deny && by == "" && len(rules.GetPolicies()) == 0:
 		w.step("denied: a policy could not be enforced, so that all is refused")
+		w.result.Refusal = &Refusal{}
 	case !deny && by == "":
-		w.step("denied: none of %s allows it", strings.Join(slices.Sorted(maps.Keys(rules.GetPolicies())), ", "))
+		of := slices.Sorted(maps.Keys(rules.GetPolicies()))
+		w.step("denied: none of %s allows it", strings.Join(of, ", "))
+		w.result.Refusal = &Refusal{Of: of}
 	default:
 		return false
 	}
 	return true
+}
+
+// Refusal is the decision of an RBAC filter that refused a request. Rules have the form of Result.Policy.
+type Refusal struct {
+	By string   // the rule that denies the request; empty: no rule denies it
+	Of []string // rules that allow requests, and not this one; empty beside an empty By: a policy could not be enforced
+}
+
+// String names the objects of the rules.
+func (r Refusal) String() string {
+	switch {
+	case r.By != "":
+		name, rule := objectOf(r.By)
+		return "denied by " + name + rule
+	case len(r.Of) == 0:
+		return "a policy could not be enforced, so all requests are refused"
+	}
+	var names []string
+	for _, rule := range r.Of {
+		if name, _ := objectOf(rule); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return "allowed by no rule of " + strings.Join(names, ", ")
+}
+
+// ruleName is the form of names of rules (push/build/authz).
+var ruleName = regexp.MustCompile(`ns\[([^\]]*)\]-policy\[([^\]]*)\]-rule\[(\d+)\]$`)
+
+// objectOf returns the object of a rule as "AuthorizationPolicy namespace/name", and the place of the rule in it. A
+// name of another form is returned unchanged.
+func objectOf(rule string) (name, place string) {
+	m := ruleName.FindStringSubmatch(rule)
+	if m == nil {
+		return rule, ""
+	}
+	return "AuthorizationPolicy " + m[1] + "/" + m[2], " spec.rules[" + m[3] + "]"
 }
 
 // policyOf returns the name of the first matching policy, sorted by name as in Envoy; empty: no policy matches.

@@ -187,6 +187,8 @@ type Result struct {
 	// ns[NAMESPACE]-policy[NAME]-rule[INDEX]. The rule denies or allows. Policy is empty if no rule of that filter
 	// matched.
 	Policy string
+	// Refusal is the decision of the RBAC filter that refused the request; nil: no such filter refused it.
+	Refusal *Refusal
 	// MeshTLS means that the last filter chain of the walk terminates the mesh's mTLS, so it asks for the identity of
 	// the client.
 	MeshTLS bool

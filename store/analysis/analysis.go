@@ -13,7 +13,6 @@
 package analysis
 
 import (
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -326,11 +325,14 @@ func (x *examination) has(f fact) bool {
 	return x.of.present[f] > 0
 }
 
-// found adds a finding about the examined record, up to maxProblems.
+// found adds a finding about the examined record, up to maxProblems. Objects of other namespaces are arguments of type
+// model.Other.
 func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
 	if len(x.problems) < maxProblems {
-		x.problems = append(x.problems, object.Problem{ID: normal.SourceObject(x.record.Meta().Key), Field: field, Code: code, Analyzer: analyzer,
-			Severity: problem.Warning, Message: fmt.Sprintf(format, args...)})
+		key := x.record.Meta().Key
+		shown, whole := model.Messages(key.Namespace, format, args...)
+		x.problems = append(x.problems, object.Problem{ID: normal.SourceObject(key), Field: field, Code: code, Analyzer: analyzer,
+			Severity: problem.Warning, Message: shown, Whole: whole})
 	}
 }
 

@@ -33,7 +33,7 @@ func sharedHosts(x *examination) {
 		for _, r := range all[:min(len(all), maxCompared)] {
 			if other := r.(*model.VirtualService); precedes(other, vs) && overlap(other.Spec.GetExportTo(), vs.Spec.GetExportTo()) {
 				x.found(problem.ConflictingMeshGatewayVirtualServiceHosts, problem.Duplicate, "spec.hosts",
-					"host %q is claimed by %v too, whose http rules win for sidecars that see both", host, other.Key)
+					"host %q is claimed by %v too, whose http rules win for sidecars that see both", host, model.OtherOf(other))
 				break
 			}
 		}

@@ -45,12 +45,12 @@ func (x *examination) behindService(host string, entry *model.Service) bool {
 		const lost = "the Service counts: the ports, addresses and resolution of this entry do not; endpoints that it states or selects are added"
 		switch own := svc.Key.Namespace == entry.Key.Namespace; {
 		case own && overlap(svc.Spec.GetExportTo(), entry.Spec.GetExportTo()):
-			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, svc.Key)
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, model.OtherOf(svc))
 			return true
 		case !own && elsewhere(svc, entry):
 			x.found("", problem.Duplicate, "spec.hosts",
 				"host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
-				host, svc.Key, entry.Key.Namespace)
+				host, model.OtherOf(svc), entry.Key.Namespace)
 			return true
 		}
 	}
@@ -68,9 +68,9 @@ func (x *examination) elsewhere(host string, entry *model.Service) {
 			continue
 		}
 		if !otherProtocols(other, entry) && !x.equal(host, other, entry) {
-			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, with other content: "+
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by %v too, with other content: "+
 				"for proxies of other namespaces than %s the older one counts, and this one does not",
-				host, other.Key, entry.Key.Namespace)
+				host, model.OlderOf(other), entry.Key.Namespace)
 		}
 		return
 	}
@@ -176,8 +176,8 @@ func otherProtocol(x *examination) {
 			for _, p := range entry.Spec.GetPorts() {
 				if otherProtocolOf(other, p) {
 					x.found(problem.ConflictingServiceEntryProtocol, problem.Duplicate, "spec.ports",
-						"port %d of host %q has another protocol in the older %v, which wins for proxies that see both",
-						p.GetNumber(), host, other.Key)
+						"port %d of host %q has another protocol in %v, which wins for proxies that see both",
+						p.GetNumber(), host, model.OlderOf(other))
 				}
 			}
 		}

@@ -190,6 +190,19 @@ func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*obj
 	})
 }
 
+// Unsealed reports whether the newest version of an object has a private key that is not sealed yet. After false, and
+// Settle, Settled covers the sealed record. The error is that of ctx, if ctx ends before the answer.
+func (l *Loop) Unsealed(ctx context.Context, id object.ID) (bool, error) {
+	return ask(ctx, l, func() bool {
+		for key := range l.state.sealing.wanted.awaitingSeal {
+			if l.state.inventory.sourceOf(key) == id {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // ask makes Run call question at the end of publish, and returns the answer. The error is that of ctx, if ctx ends
 // before the answer.
 func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err error) {

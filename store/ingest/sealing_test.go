@@ -128,9 +128,17 @@ func TestSecretsAreSealed(t *testing.T) {
 			"Secret shop/web-tls: the private key cannot be sealed: the provider is away; a version stored before stays in effect" {
 			t.Fatalf("problems %v", p)
 		}
+		unsealed := func(want bool) {
+			t.Helper()
+			if got, err := l.Unsealed(t.Context(), put(t, secretOf("web-tls", cert, key)).ID); err != nil || got != want {
+				t.Errorf("unsealed: %v, %v, want %v", got, err, want)
+			}
+		}
+		unsealed(true)
 		s.set(nil)
 		time.Sleep(time.Second)
 		batches(2)
+		unsealed(false)
 		if got := stored(); got == nil || !bytes.Equal(got.Chain, cert) || !strings.HasPrefix(string(got.Key), "sealed ") || len(l.Problems()) != 0 {
 			t.Fatalf("stored %v, problems %v", got, l.Problems())
 		}

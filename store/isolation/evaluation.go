@@ -1,7 +1,6 @@
 package isolation
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -52,7 +51,9 @@ func (j *evaluation) report(field, format string, args ...any) (added bool) {
 	if len(j.breaches) == maxBreaches {
 		return false
 	}
-	j.breaches = append(j.breaches, Breach{Field: field, Message: fmt.Sprintf(format, args...)})
+	b := Breach{Field: field}
+	b.Message, b.Whole = model.Messages(j.of.Key.Namespace, format, args...)
+	j.breaches = append(j.breaches, b)
 	return true
 }
 
@@ -103,7 +104,7 @@ func (j *evaluation) single(field string, a netip.Addr) {
 	services, pod := j.mesh.At(a)
 	for _, s := range services {
 		if !j.own(s.Key.Namespace) {
-			j.reportUnsure(field, "%s is the address of %s", a, named(s))
+			j.reportUnsure(field, "%s is the address of %v", a, named(s))
 			return
 		}
 	}
@@ -202,7 +203,7 @@ func (j *evaluation) short(field, host string) bool {
 		service := strings.Join(labels[last-1:], ".") + ".svc." + j.Domain
 		for _, s := range j.mesh.Services(service) {
 			if s.Key.Kind == model.KindService && s.Created <= j.of.Created && !j.own(s.Key.Namespace) {
-				j.reportUnsure(field, "%q is a short name of %s", host, named(s))
+				j.reportUnsure(field, "%q is a short name of %v", host, named(s))
 				return true
 			}
 		}
@@ -250,7 +251,7 @@ func (j *evaluation) routed(field, host string) {
 		above(wildcard)
 	}
 	if of != nil {
-		j.reportUnsure(field, "%q is a host of %s", host, named(of))
+		j.reportUnsure(field, "%q is a host of %v", host, named(of))
 	}
 }
 
@@ -269,15 +270,17 @@ func (j *evaluation) below(wildcard string) map[string]*model.Service {
 
 // named returns the kind and name of a service for messages. A Mesh leaves out the name of a service that the reader
 // must not know.
-func named(s *model.Service) string {
+func named(s *model.Service) model.Other {
 	kind := "Service"
 	if s.Key.Kind == model.KindServiceEntry {
 		kind = "ServiceEntry"
 	}
+	o := model.OtherOf(s)
+	o.Text, o.Hidden = kind+" "+s.Key.Namespace+"/"+s.Key.Name, "a "+kind+" of another tenant"
 	if s.Key.Name == "" {
-		return "a " + kind + " of another tenant"
+		o.Text = o.Hidden
 	}
-	return kind + " " + s.Key.Namespace + "/" + s.Key.Name
+	return o
 }
 
 // older returns the older of two services, or b if a is nil.

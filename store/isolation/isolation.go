@@ -60,7 +60,9 @@ type Mesh interface {
 // Breach describes one rule that an object breaks. At most 10 breaches are reported for one object, in the order of its
 // fields.
 type Breach struct {
-	Field, Message string // path of the field in the object, and the reason
+	Field, Message string // path of the field in the object, and the reason, without names of private objects of others
+	// Whole is the reason with all names, for readers who see everything; empty: Message.
+	Whole string
 	// Unsure reports that the labels of namespaces are not known, so that both objects may belong to one tenant.
 	Unsure bool
 	// Listens reports that the breach concerns a port of a ServiceEntry without addresses. The proxy's listener would

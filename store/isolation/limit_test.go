@@ -1,10 +1,14 @@
 package isolation
 
-import "testing"
+import (
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
 
 // A breach beyond the limit changes none of those before it.
 func TestBreachesBeyondTheLimit(t *testing.T) {
-	j := &evaluation{}
+	j := &evaluation{of: &model.Head{}}
 	for range maxBreaches {
 		j.report("spec.hosts", "is another's")
 	}

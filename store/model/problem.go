@@ -16,8 +16,13 @@ type Problem struct {
 	Code     problem.Code     // kind of the fault
 	Analyzer problem.Analyzer // the corresponding analyzer code of istioctl; empty: there is no such code
 	Severity problem.Severity
-	Message  string // without the object and the field
+	Message  string // without the object and the field; names no objects that the record's namespace may not see
+	// Whole is the message with the names of all objects, for readers who see everything; empty: Message (Messages).
+	Whole string
 }
+
+// Full returns the message for readers who see all objects.
+func (p Problem) Full() string { return cmp.Or(p.Whole, p.Message) }
 
 // Error returns "Kind namespace/name: field: message", without an empty field.
 func (p Problem) Error() string {
@@ -30,11 +35,11 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Compare orders problems by record, field, code and message, then by severity and analyzer. It returns 0 only for
-// equal problems.
+// Compare orders problems by record, field, code and message, then by severity, analyzer and Whole. It returns 0 only
+// for equal problems.
 func (p Problem) Compare(o Problem) int {
 	return cmp.Or(p.Key.Compare(o.Key), cmp.Compare(p.Field, o.Field), cmp.Compare(p.Code, o.Code), cmp.Compare(p.Message, o.Message),
-		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer))
+		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer), cmp.Compare(p.Whole, o.Whole))
 }
 
 // Fault returns a Problem of severity Error for an error at a field of a record. The error's own path of fields

@@ -171,7 +171,7 @@ func (n *Normalizer) rules(r *report, ctx Lookup) *isolation.Rules {
 func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool) {
 	for _, b := range breaches {
 		if n.Isolation.On && !b.Unsure {
-			r.add(r.problem(problem.NotAllowed, problem.Error, b.Field, "%s: it is left out (--tenant-isolation)", b.Message))
+			r.add(r.breach(problem.Error, b, ": it is left out (--tenant-isolation)"))
 			out = true
 			continue
 		}
@@ -179,9 +179,18 @@ func (n *Normalizer) breached(r *report, breaches []isolation.Breach) (out bool)
 			func(p object.Problem) bool { return p.Analyzer == problem.ServiceEntryAddressesRequired }) {
 			continue // addressesNeeded has warned of it
 		}
-		r.warnf(problem.NotAllowed, b.Field, "%s: with --tenant-isolation it would be left out", b.Message)
+		r.add(r.breach(problem.Warning, b, ": with --tenant-isolation it would be left out"))
 	}
 	return out
+}
+
+// breach returns the problem of a breach. what follows its reason.
+func (r *report) breach(severity problem.Severity, b isolation.Breach, what string) object.Problem {
+	p := r.problem(problem.NotAllowed, severity, b.Field, "%s", b.Message+what)
+	if b.Whole != "" {
+		p.Whole = b.Whole + what
+	}
+	return p
 }
 
 // Nobody is an Owners without objects: tenants are not known, and hosts and addresses have no owners.

@@ -185,7 +185,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 		r.unknown(obj.ID)
 		return r.result(nil)
 	case !Served(obj):
-		r.unsupportedf("apiVersion", "version %q is not served: want one of %s", obj.Version, strings.Join(kind.versions, ", "))
+		r.unsupportedf("apiVersion", "%s", unserved(obj, kind.versions))
 	}
 	if n.misplaced(r, obj.ID) {
 		return r.result(nil)

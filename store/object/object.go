@@ -160,13 +160,18 @@ type Problem struct {
 	Code     problem.Code
 	Analyzer problem.Analyzer // empty: no such code
 	Severity problem.Severity
-	Message  string
+	Message  string // names no objects that the namespace of the object may not see
+	// Whole is the message with the names of all objects, for readers who see everything; empty: Message.
+	Whole string
 }
 
-// String returns "Kind namespace/name: field: message [IST0101]". If the object has no name, the text contains the
-// location.
+// Full returns the message for readers who see all objects.
+func (p Problem) Full() string { return cmp.Or(p.Whole, p.Message) }
+
+// String returns "Kind namespace/name: field: message [IST0101]", for readers who see all objects. If the object has no
+// name, the text contains the location.
 func (p Problem) String() string {
-	parts := []string{p.ID.String(), p.Field, p.Message + p.Analyzer.Suffix()}
+	parts := []string{p.ID.String(), p.Field, p.Full() + p.Analyzer.Suffix()}
 	if p.ID.Name == "" {
 		parts[0] = strings.TrimSpace(parts[0] + " " + p.Location)
 	}

@@ -85,6 +85,7 @@ const (
 	TenantNearBudget      Analyzer = "NAV1007"
 	AuthorityEnds         Analyzer = "NAV1008"
 	ClusterStale          Analyzer = "NAV1009"
+	PlaintextToStrict     Analyzer = "NAV1010"
 )
 
 // analyzers has the name and the severity of each code. For Istio's codes, name and severity are Istio's (istio:
@@ -160,6 +161,7 @@ var analyzers = map[Analyzer]struct {
 	TenantNearBudget:                                 {"TenantNearBudget", Warning},
 	AuthorityEnds:                                    {"AuthorityEnds", Warning},
 	ClusterStale:                                     {"ClusterStale", Error},
+	PlaintextToStrict:                                {"PlaintextToStrict", Error},
 }
 
 // Analyzers returns every code, in order.

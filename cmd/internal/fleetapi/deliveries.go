@@ -95,11 +95,11 @@ func named(all []Pending) []Pending {
 // Stored is the item of /api/v1/stored. It states whether the leader has read an object from its source and stored it.
 type Stored struct {
 	Leads bool `json:"leads"` // this process leads; otherwise the fields below are empty
-	// Revision is the revision of the newest batch, once the leader has read the requested generation of the object
-	// and no change waits to be written. 0: not yet. A Secret whose private key is not sealed yet does not count as
-	// waiting: Revision may then be the revision of an earlier batch, which lacks the generation. The same holds for
-	// an object with errors (Problems), whose previous records stay stored.
+	// Revision is the revision of the newest batch, once the leader has read the requested generation of the object,
+	// has sealed its private key, and no change waits to be written. 0: not yet. For an object with errors (Problems)
+	// it may be the revision of an earlier batch, since its previous records stay stored.
 	Revision   int64    `json:"revision"`
+	Unsealed   bool     `json:"unsealed,omitempty"`   // the private key of the Secret is not sealed yet; Revision is 0
 	Read       bool     `json:"read"`                 // the leader has read the object
 	Generation int64    `json:"generation,omitempty"` // of the object as read; 0: its source states none
 	Problems   []string `json:"problems,omitempty"`   // errors of the object

@@ -82,6 +82,7 @@ var checks = []func(*world){
 	portNames, workloadPorts, inconsistentServices, conditions,
 	routers, certificates, portSelectors, uncheckedServers, ingressSubsets, claims, relativePatches,
 	gatewaySelectors, registries, definitions, unprovidedLogs, keyServers, closedPolicies, imports, authorities, reports,
+	strictServers,
 }
 
 // newWorld indexes the objects, converts them to records, and adds the findings of the conversion.
@@ -95,9 +96,10 @@ func newWorld(in Input, c Config) *world {
 	known, unresolved := resolve.Snapshot(mirror.Empty().Apply(1, records, nil).New)
 	for _, p := range unresolved {
 		w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity,
-			Message: p.Message})
+			Message: p.Full()})
 	}
 	w.judge(known)
+	w.known = known
 	return w
 }
 
@@ -117,7 +119,7 @@ func (w *world) judge(known *mirror.Snapshot) {
 			for _, err := range slices.Concat(refused, warned) {
 				p := model.ProblemOf(err, r.Meta().Key)
 				w.problem(object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer,
-					Severity: p.Severity, Message: p.Message})
+					Severity: p.Severity, Message: p.Full()})
 			}
 		}
 	}
@@ -152,7 +154,7 @@ func (w *world) uninhabited(p object.Problem) bool {
 // add adds a finding for a problem. If code is empty, the problem's Code is the finding's code. The severity is the
 // code's, or else the problem's.
 func (w *world) add(p object.Problem, code problem.Analyzer) {
-	f := Finding{Code: string(code), Severity: cmp.Or(code.Severity(), p.Severity), Field: p.Field, Message: p.Message, Location: p.Location,
+	f := Finding{Code: string(code), Severity: cmp.Or(code.Severity(), p.Severity), Field: p.Field, Message: p.Full(), Location: p.Location,
 		id: p.ID}
 	if f.Code == "" {
 		f.Code = string(p.Code)

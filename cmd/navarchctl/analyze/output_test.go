@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 )
@@ -193,4 +194,19 @@ func FuzzAnalyze(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A problem is attributed to the object with its name; Gateways of two groups have two names.
+func TestReportedObjectsAreFoundByName(t *testing.T) {
+	w := &world{byID: map[object.ID]*object.Object{}}
+	for _, group := range []string{"networking.istio.io", object.GatewayAPI} {
+		id := object.ID{Origin: Origin, Group: group, Kind: "Gateway", Namespace: "shop", Name: "edge"}
+		w.byID[id] = &object.Object{ID: id}
+	}
+	ids := w.idsByName()
+	for name, want := range map[string]string{"Gateway shop/edge": "networking.istio.io", "Gateway shop/none": ""} {
+		if got := w.named(ids, name); got.Group != want || got.Namespace != "shop" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

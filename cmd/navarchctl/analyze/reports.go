@@ -32,6 +32,10 @@ var fromControlPlane = []problem.Analyzer{problem.RefusedByProxies, problem.Vers
 // reports adds the reported problems with the codes of fromControlPlane. Problems with other codes are found in the
 // objects themselves.
 func reports(w *world) {
+	var ids map[string]object.ID
+	if len(w.reported) > 0 {
+		ids = w.idsByName()
+	}
 	for _, r := range w.reported {
 		if !slices.Contains(fromControlPlane, r.Analyzer) {
 			continue
@@ -46,29 +50,35 @@ func reports(w *world) {
 		case r.Analyzer == problem.VersionWithheld && r.Location != "":
 			message = r.Location + ": " + r.Message
 		}
-		w.add(object.Problem{ID: w.named(r.Object), Field: r.Field, Message: message}, r.Analyzer)
+		w.add(object.Problem{ID: w.named(ids, r.Object), Field: r.Field, Message: message}, r.Analyzer)
 	}
+}
+
+// idsByName maps the names of all objects, "Kind namespace/name", to their IDs. Of several objects with one name, that
+// of the first group and cluster counts.
+func (w *world) idsByName() map[string]object.ID {
+	all := make(map[string]object.ID, len(w.byID))
+	for id := range w.byID {
+		name := id.String()
+		if before, is := all[name]; !is || id.Compare(before) < 0 {
+			all[name] = id
+		}
+	}
+	return all
 }
 
 // named returns the ID of an object by its name "Kind namespace/name". For an object that was not read, the ID has no
 // group.
-func (w *world) named(name string) object.ID {
+func (w *world) named(ids map[string]object.ID, name string) object.ID {
+	if id, is := ids[name]; is {
+		return id
+	}
 	word, rest, _ := strings.Cut(name, " ")
-	namespace, name, is := strings.Cut(rest, "/")
+	namespace, short, is := strings.Cut(rest, "/")
 	if !is {
-		namespace, name = "", rest
+		namespace, short = "", rest
 	}
-	for at, all := range w.byKind {
-		if at.kind != word {
-			continue
-		}
-		for _, o := range all {
-			if o.ID.Namespace == namespace && o.ID.Name == name {
-				return o.ID
-			}
-		}
-	}
-	return w.id("", word, namespace, name)
+	return w.id("", word, namespace, short)
 }
 
 // rootKeys are the keys of ConfigMaps under which the root certificates for proxies are stored.

@@ -5,10 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
+	"istio.io/api/annotation"
+	"istio.io/api/label"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -97,11 +101,26 @@ func (w *world) standIn() {
 		}
 		p.ip, p.ready, p.stand = w.nextAddress(), true, id.Name
 		one := &corev1.Pod{Spec: p.spec, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: p.ip}}
-		one.Name, one.Namespace, one.Labels, one.Annotations = id.Name, id.Namespace, p.labels, p.notes
-		w.put(id, p.object, one, p.labels, p.notes)
+		labels := w.withProxy(p)
+		one.Name, one.Namespace, one.Labels, one.Annotations = id.Name, id.Namespace, labels, p.notes
+		w.put(id, p.object, one, labels, p.notes)
 		made = append(made, p)
 	}
 	w.endpointSlices(made)
+}
+
+// withProxy returns the labels of the Pod that a template makes. A Pod that injection gives a proxy has the label of
+// workloads with mTLS. If the namespace is not among the objects, injection is assumed, unless the Pod refuses it.
+func (w *world) withProxy(p *pod) map[string]string {
+	space, known := w.spaces[p.meta.Namespace]
+	stated := cmp.Or(p.labels[label.SidecarInject.Name], p.notes[annotation.SidecarInject.Name])
+	if _, is := p.labels[label.SecurityTlsMode.Name]; is || p.spec.HostNetwork || strings.EqualFold(stated, "false") ||
+		known && !w.injects(space, p.labels) {
+		return p.labels
+	}
+	labels := map[string]string{label.SecurityTlsMode.Name: "istio"}
+	maps.Copy(labels, p.labels)
+	return labels
 }
 
 // giveAddress replaces a Service of a file that states no clusterIP by a copy with a clusterIP.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -32,6 +33,7 @@ type world struct {
 	address     netip.Addr                   // the last address of nextAddress
 	records     map[model.Kind][]model.Record
 	byKey       map[model.Key]model.Record
+	known       *mirror.Snapshot // the records, resolved
 	pods        []*pod
 	inhabited   map[string]bool // namespaces with Pods, or with templates of Pods
 	// spaces contains the labels of each namespace whose object was read.

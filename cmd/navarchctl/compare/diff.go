@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // difference is one field with different values. An absent value is nil. theirs is istiod's value, ours is Navarch's.
@@ -184,8 +183,40 @@ func key(path string, e any, i int) string {
 	return place
 }
 
-// lastField returns the last field of a path.
-func lastField(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+// lastField returns the last field of a path, with the key of its list element. Dots in keys are ignored.
+func lastField(path string) string {
+	begin, depth := 0, 0
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case '.':
+			if depth == 0 {
+				begin = i + 1
+			}
+		case '[':
+			depth++
+		case ']':
+			depth = max(0, depth-1)
+		case '"': // a text in a key that is JSON
+			if end := endOfText(path[i:]); depth > 0 && end > 0 {
+				i += end
+			}
+		}
+	}
+	return path[begin:]
+}
+
+// endOfText returns the index of the quote that ends the JSON text at the begin of s; 0: there is none.
+func endOfText(s string) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return 0
+}
 
 // texts reports whether all elements of a list are strings; true for an empty list.
 func texts(list []any) bool {

@@ -87,17 +87,17 @@ func identitiesOf(path string, theirs, ours any) string {
 	x, y := collectIdentities(theirs, within, ""), collectIdentities(ours, within, "")
 	slices.Sort(x)
 	slices.Sort(y)
+	x, y = slices.Compact(x), slices.Compact(y)
 	var all []string
-	for _, one := range slices.Compact(x) {
-		if !slices.Contains(y, one) {
-			all = append(all, "-"+one)
+	only := func(sign string, of, others []string) {
+		for _, one := range of {
+			if _, both := slices.BinarySearch(others, one); !both {
+				all = append(all, sign+one)
+			}
 		}
 	}
-	for _, one := range slices.Compact(y) {
-		if !slices.Contains(x, one) {
-			all = append(all, "+"+one)
-		}
-	}
+	only("-", x, y)
+	only("+", y, x)
 	return strings.Join(all, " ")
 }
 

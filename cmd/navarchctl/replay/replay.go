@@ -162,6 +162,11 @@ func (p *process) pages() http.Handler {
 // apiPages provides pages and previews of a process to the API (api.Pages).
 type apiPages struct{ *process }
 
+// PlanRoom implements api.Pages: no other replica asks.
+func (p apiPages) PlanRoom(who authz.Caller, bytes int) (release func(), err error) {
+	return p.previews.PlanRoom(who, bytes)
+}
+
 // PlanBody reads the body of a plan request with navarchd's handler. Results and errors are those of
 // debug.Pages.PlanBody.
 func (p apiPages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,

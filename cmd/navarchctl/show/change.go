@@ -93,6 +93,15 @@ func (c Change) Text(w io.Writer) error {
 	return err
 }
 
+// refusedObjects counts the refused objects, each of which may have several problems.
+func (c Change) refusedObjects() int {
+	objects := map[string]bool{}
+	for _, r := range c.Refused {
+		objects[r.Object] = true
+	}
+	return len(objects)
+}
+
 // headline returns the first line: objects, proxies and views.
 func (c Change) headline() string {
 	var objects []string
@@ -118,15 +127,6 @@ func (c Change) headline() string {
 	return fmt.Sprintf("%s %s%s of %s get something else (%s), in %s%s of %s.", text, first, Thousands(c.Summary.Proxies),
 		Plural(c.AllProxies, "proxy"), share(c.Summary.Proxies, c.AllProxies), least, Thousands(c.Summary.Views),
 		Plural(c.AllViews, "view"))
-}
-
-// refusedObjects counts the objects that are refused. Several problems may be of one object.
-func (c Change) refusedObjects() int {
-	objects := map[string]bool{}
-	for _, r := range c.Refused {
-		objects[r.Object] = true
-	}
-	return len(objects)
 }
 
 // levelText returns the word for a level at the start of a line.

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"navarch.io/navarch/store/model"
 )
 
 // Usage lists the clusters that one proxy has used since its start.
@@ -202,13 +204,12 @@ func b2i(b bool) int {
 
 // visible reports whether proxies of a namespace see the service.
 func (s Service) visible(namespace string) bool {
-	return s.Namespace == namespace || slices.Contains(s.ExportTo, "*") || slices.Contains(s.ExportTo, namespace)
+	return s.Namespace == namespace || model.Exported(s.ExportTo, s.Namespace, namespace)
 }
 
 // visible reports whether the VirtualService applies to proxies of a namespace.
 func (r Route) visible(namespace string) bool {
-	return slices.Contains(r.ExportTo, "*") || slices.Contains(r.ExportTo, namespace) ||
-		r.Namespace == namespace && slices.Contains(r.ExportTo, ".")
+	return model.Exported(r.ExportTo, r.Namespace, namespace)
 }
 
 // Object returns the Sidecar of a suggestion that is not skipped, named "default", as an object of Kubernetes. It

@@ -62,6 +62,7 @@ type endpoint struct {
 	// requests.
 	posted func(a *API, ctx context.Context, who authz.Caller, q url.Values, body []byte) (any, error)
 	within time.Duration // timeout of a POST request
+	body   int64         // largest body of a POST request, in bytes
 	// merge makes the answer of the parts. Errors have the same meaning as those of part.
 	merge merger
 }
@@ -179,7 +180,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, who authz.Caller) {
 		defer read()
 	}
 	if err != nil {
-		if statusOf(err) == http.StatusTooManyRequests {
+		if s := statusOf(err); s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "1")
 		}
 		http.Error(w, err.Error(), statusOf(err))
@@ -313,31 +314,6 @@ func sortOut(heard []ask.Heard) (parts []replied, partial []fleetapi.Missing, ab
 		}
 	}
 	return parts, partial, absent
-}
-
-// Asked answers another replica's question with the part of this process. The Reply has the HTTP status of a failure:
-// 501 for an unknown endpoint, 403 for a tenant's question about the whole system, else the same as for direct
-// callers.
-func (a *API) Asked(ctx context.Context, question ask.Question) ask.Reply {
-	e := endpointOf(question.Endpoint)
-	if e == nil || e.alone {
-		return ask.Failed(http.StatusNotImplemented, errors.New("its version does not know this endpoint"))
-	}
-	c := question.Caller
-	who := a.Rules.Forwarded(c.Name, c.Tenant, c.All)
-	if who.Sees != nil && !e.tenants {
-		return ask.Failed(http.StatusForbidden, errors.New(authz.ForSystem))
-	}
-	if _, err := e.check(question.Query); err != nil {
-		return ask.Failed(http.StatusBadRequest, err)
-	}
-	made, read, err := a.turn(ctx, e, who)
-	if err != nil {
-		return ask.Failed(statusOf(err), err)
-	}
-	defer read() // the reply is bounded, and the other replica reads it
-	defer made()
-	return a.part(ctx, e, who, question.Query, question.Body)
 }
 
 // part makes the part of this process.

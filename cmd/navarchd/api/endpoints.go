@@ -52,7 +52,7 @@ var endpoints = []endpoint{
 		"N of them are; alone=true: no " +
 		"other replica is asked; bootstraps=true: with Envoy's configuration of eight groups.",
 		parameters: []string{"delete", "removed", aloneParameter, bootstrapsParameter}, tenants: true, fleet: true,
-		within: debug.PlanBudget, posted: planPart, merge: merging(mergePlans)},
+		within: debug.PlanBudget, body: debug.MaxPlanBody, posted: planPart, merge: merging(mergePlans)},
 	{name: "explain", help: "The objects from which one resource of a proxy was made.",
 		parameters: []string{proxyParameter, "resource"}, tenants: true, paged: true, part: explainPart, merge: merging(mergeFirst)},
 	{name: "describe", help: "A Pod, workload, service, gateway, host or route as it is planned, with the object behind each fact.",

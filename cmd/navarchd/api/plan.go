@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/cmd/internal/fleetapi"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
@@ -18,6 +19,20 @@ const aloneParameter = "alone"
 // bootstrapsParameter is the parameter that adds Envoy's configuration of up to eight groups of proxies to a preview
 // ("true").
 const bootstrapsParameter = "bootstraps"
+
+// usualBody bounds the bodies of requests to paths that are no endpoint with a body, in bytes.
+const usualBody = 64 << 10
+
+// MaxBody returns the largest body of requests to a path of an HTTP address, in bytes. Endpoints state their own
+// bounds.
+func MaxBody(path string) int64 {
+	if name, is := strings.CutPrefix(path, fleetapi.Root); is {
+		if e := endpointOf(name); e != nil {
+			return max(e.body, usualBody)
+		}
+	}
+	return usualBody
+}
 
 // body reads the body of a POST request; nil for other endpoints. sent, never nil, must be called once the response is
 // written. Errors are statusErrors.

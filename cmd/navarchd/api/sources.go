@@ -58,6 +58,8 @@ type Pages interface {
 	// Render returns the HTTP status and the content of a page. The code that calls Render must have checked that who
 	// may see the page.
 	Render(ctx context.Context, who authz.Caller, path string, q url.Values) (code int, body []byte)
+	// PlanRoom reserves memory for the body of another replica's request for a preview, until release is called.
+	PlanRoom(who authz.Caller, bytes int) (release func(), err error)
 	// PlanBody reads the body of a request for a preview; done, never nil, must be called once the response is written.
 	// Plan previews the change in a body. status is the HTTP status of an error.
 	PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request) (body []byte, done func(), status int, err error)

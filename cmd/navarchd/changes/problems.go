@@ -47,12 +47,12 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 		}
 		if next[one] = true; !l.known[one] {
 			l.write(slog.LevelWarn, "problem with the configuration",
-				one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
+				one, obs.KeyProblem, one.Full(), obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
 		}
 	}
 	for one := range l.known {
 		if !next[one] {
-			l.write(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Message)
+			l.write(slog.LevelInfo, "problem with the configuration is over", one, obs.KeyProblem, one.Full())
 		}
 	}
 	l.known = next

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -55,5 +56,26 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	pages := New(Pages{Objects: p, Store: func() []inspect.Problem { return []inspect.Problem{{Severity: problem.Warning}} }})
 	if got, want := pages.Count(), (problem.Count{Errors: 7 + 2, Warnings: 5 + 1}); got != want {
 		t.Errorf("%+v are counted, want %+v", got, want)
+	}
+}
+
+// A tenant reads the message without private objects of others; callers who see everything read all names. The same
+// holds for problems of objects, of this process's plan and of other replicas'.
+// Promise: security-tenants.md#what-a-tenant-reads-of-others
+func TestProblemsNameNoPrivateObjects(t *testing.T) {
+	const shown, whole = "belongs to an object of another namespace", "belongs to VirtualService victim/secret"
+	key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "v"}
+	planned := model.Problem{Key: key, Code: problem.Duplicate, Severity: problem.Warning, Message: shown, Whole: whole}
+	o := &Objects{Sources: func() []object.Problem { return nil }, Loop: func() []object.Problem {
+		return []object.Problem{{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "v"}, Severity: problem.Warning, Message: shown, Whole: whole}}
+	}}
+	for name, c := range map[string]struct {
+		sees authz.Visible
+		want string
+	}{"a tenant": {func(namespace string) bool { return namespace == "shop" }, shown}, "an operator": {nil, whole}} {
+		all := append(o.reported(c.sees), planning([]model.Problem{planned}, c.sees)...)
+		if len(all) != 2 || all[0].Message != c.want || all[1].Message != c.want {
+			t.Errorf("%s reads %+v, want %q", name, all, c.want)
+		}
 	}
 }

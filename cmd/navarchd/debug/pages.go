@@ -61,8 +61,11 @@ type Pages struct {
 	Store func() []inspect.Problem
 
 	turns    *web.Turns
-	bodies   *web.Turns    // of requests for previews
 	previews chan struct{} // semaphore of previews that are being made
+	// bodies are the requests for previews of each tenant, or caller who sees everything; identities are those of each
+	// identity of a tenant; room is the memory of their bodies.
+	bodies, identities *web.Turns
+	room               *planRoom
 }
 
 // Proxies is the part of a process with role xds. All exported fields are required, except Fleet.
@@ -91,7 +94,7 @@ type Objects struct {
 // New returns a copy of p that is ready to serve.
 func New(p Pages) *Pages {
 	p.turns, p.previews = web.NewTurns(maxCostly, maxOfCaller), make(chan struct{}, 1)
-	p.bodies = web.NewTurns(0, maxPlanBodies)
+	p.bodies, p.identities, p.room = web.NewTurns(0, maxPlanBodies), web.NewTurns(0, 1), &planRoom{}
 	return &p
 }
 

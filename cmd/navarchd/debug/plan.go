@@ -2,11 +2,9 @@ package debug
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,30 +30,8 @@ const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
 	maxDocuments   = 10 * maxPlanObjects // YAML documents, also empty ones: hundreds of thousands take seconds to parse
-	maxPlanBodies  = 2                   // unfinished requests of one tenant, or of one caller who sees everything
-	planBody       = 10 * time.Second    // to send the body
 	PlanBudget     = 25 * time.Second
 )
-
-// PlanBody reads the body of a request for a preview, at most MaxPlanBody bytes within 10 s. The caller must call done
-// once the response is written; done is never nil. With an error, status is that of the response: 429 for too many
-// requests of the caller at once, 413 for a body that is too large, and 400 for a body that cannot be read.
-func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
-) (body []byte, done func(), status int, err error) {
-	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
-	place, err := p.bodies.Take(ctx, web.Question{Caller: cmp.Or(who.Tenant, who.Name)})
-	if err != nil {
-		return nil, func() {}, http.StatusTooManyRequests, err
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(planBody)) // recorders of tests have no deadline
-	if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxPlanBody)); err != nil {
-		status = http.StatusBadRequest
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", large.Limit)
-		}
-	}
-	return body, place.Done, status, err
-}
 
 // Plan previews the change of the objects in a body for the visible proxies of this process. It waits for the caller's
 // turn, and for other previews. While it waits, it keeps no costly page waiting. With delete=true in q the objects are
@@ -133,6 +109,9 @@ func objectsIn(body []byte) (all []*object.Object, err error) {
 	events, _ := files.Parse("objects", body)
 	for _, e := range events {
 		if e.Op == object.Broken {
+			if e.ID.Kind != "" {
+				return nil, fmt.Errorf("%s: %v: %s", e.Location, e.ID, e.Problem)
+			}
 			return nil, fmt.Errorf("%s: %s", e.Location, e.Problem)
 		}
 		all = append(all, e.Object)

@@ -177,11 +177,13 @@ func TestSlowPlanBodies(t *testing.T) {
 	p := replicaOf(t, shopService, "shop")
 	var slow []*io.PipeWriter
 	ended := make(chan int)
-	for range maxPlanBodies {
+	for i := range maxPlanBodies {
 		in, out := io.Pipe()
 		slow = append(slow, out)
+		who := tenantOf("shop")
+		who.Name += fmt.Sprint(i)
 		go func() {
-			status, _, _ := postPlan(p, tenantOf("shop"), "", in)
+			status, _, _ := postPlan(p, who, "", in)
 			ended <- status
 		}()
 		_, _ = out.Write([]byte("#")) // returns once the request is being read

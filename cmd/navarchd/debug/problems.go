@@ -32,10 +32,19 @@ func (p *Pages) Problems(sees authz.Visible) []inspect.Problem {
 	return append(all, p.Objects.found(sees, own)...)
 }
 
-// problemOf converts a record's problem for the pages.
-func problemOf(p model.Problem) inspect.Problem {
+// problemOf converts a record's problem for the pages. Only callers who see everything read the names of all objects in
+// its message.
+func problemOf(p model.Problem, sees authz.Visible) inspect.Problem {
 	return inspect.Problem{Object: p.Key.String(), Field: p.Field,
-		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message}
+		Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: messageFor(sees, p.Message, p.Full())}
+}
+
+// messageFor returns the whole message to callers who see everything, and else the message for the object's namespace.
+func messageFor(sees authz.Visible, shown, whole string) string {
+	if sees == nil {
+		return whole
+	}
+	return shown
 }
 
 // planning returns the visible problems of planning, within problem.Bound.
@@ -43,7 +52,7 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
 	listed, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
 	for _, one := range listed {
-		all = append(all, problemOf(one))
+		all = append(all, problemOf(one, sees))
 	}
 	more, namespaces := 0, slices.Sorted(maps.Keys(left))
 	for i, namespace := range namespaces {
@@ -95,7 +104,7 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 		if one.Replicas > 1 {
 			at += fmt.Sprintf(" and %d more", one.Replicas-1)
 		}
-		p := problemOf(one.Problem)
+		p := problemOf(one.Problem, sees)
 		p.Location = at
 		all = append(all, p)
 	}
@@ -132,7 +141,8 @@ func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
 				continue
 			}
 			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location,
-				Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+				Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity,
+				Message: messageFor(sees, one.Message, one.Full())})
 		}
 	}
 	return all
@@ -163,7 +173,7 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	}
 	for _, one := range p.Planner.SetAside() {
 		if sees.Of(one.Key.Namespace) {
-			all = append(all, problemOf(one))
+			all = append(all, problemOf(one, sees))
 		}
 	}
 	all = append(all, refused(p.Server.RefusalsOf(sees.Of))...)

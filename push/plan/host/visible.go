@@ -17,12 +17,7 @@ func exported(exportTo, defaults []string, owner, viewer string) bool {
 	if len(exportTo) == 0 {
 		exportTo = defaults
 	}
-	for _, e := range exportTo {
-		if e == "*" || e == viewer || e == "." && owner == viewer {
-			return true
-		}
-	}
-	return false
+	return model.Exported(exportTo, owner, viewer)
 }
 
 // Precedes reports whether service a precedes service b for clients of a namespace. a and b are two services with the

@@ -49,18 +49,34 @@ func (in *Input) applicablePeers(namespace string) []*model.Policy {
 
 // Demands reports whether a member of a selection accepts only mTLS: the member supports mTLS, and a
 // PeerAuthentication sets STRICT for its port.
-func (in *Input) Demands(q Selection, m model.Member) bool {
+func (in *Input) Demands(q Selection, m model.Member) bool { return in.DemandedBy(q, m) != nil }
+
+// DemandedBy returns the PeerAuthentication by which a member of a selection accepts only mTLS; nil: the member accepts
+// plain text.
+func (in *Input) DemandedBy(q Selection, m model.Member) *model.Policy {
+	if !m.Endpoint.GetMtls() {
+		return nil
+	}
 	namespace := cmp.Or(m.Endpoint.GetNamespace(), q.Service.Key.Namespace)
-	peers := in.applicablePeers(q.Service.Key.Namespace)
-	return m.Endpoint.GetMtls() && modeOf(peers, namespace, m.Endpoint.GetLabels(), m.Port) == model.MTLSStrict
+	levels := levelsOf(in.applicablePeers(q.Service.Key.Namespace), namespace, m.Endpoint.GetLabels())
+	mode, by, _ := FirstPeer(levels[:], m.Port)
+	if mode != model.MTLSStrict {
+		return nil
+	}
+	return by
 }
 
-// modeOf returns the mode of one port of a workload. Three policies may apply: the oldest policy that selects the
-// workload, the oldest policy of the namespace, and the oldest mesh-wide policy. The first of them that states a mode
+// modeOf returns the mode of one port of a workload.
+func modeOf(peers []*model.Policy, namespace string, labels map[string]string, port uint32) model.MTLS {
+	levels := levelsOf(peers, namespace, labels)
+	return FirstMode(levels[:], port)
+}
+
+// levelsOf returns the policies that apply to a workload: the oldest policy that selects the workload, the oldest
+// policy of the namespace, and the oldest mesh-wide policy; nil: no such policy. The first of them that states a mode
 // decides. Within a policy, the mode of the port precedes the mode of all ports. The default is permissive
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
-func modeOf(peers []*model.Policy, namespace string, labels map[string]string, port uint32) model.MTLS {
-	var levels [3]*model.Policy
+func levelsOf(peers []*model.Policy, namespace string, labels map[string]string) (levels [3]*model.Policy) {
 	for _, p := range peers {
 		level := 2
 		switch {
@@ -75,7 +91,7 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 			levels[level] = p
 		}
 	}
-	return FirstMode(levels[:], port)
+	return levels
 }
 
 // PoliciesAt returns the policies with the given keys, in the order of the keys. Missing policies are skipped. All keys

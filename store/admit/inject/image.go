@@ -66,6 +66,9 @@ var (
 	cronJob  = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 )
 
+// OwnerOf returns the workload of a Pod, as its labels and its controlling owner state it.
+func OwnerOf(pod *corev1.Pod) Owner { return ownerOf(pod, nil) }
+
 // ownerOf returns the workload of a Pod. If the caller passes the workload, it is returned; nil means the workload of
 // the controlling owner. A ReplicaSet belongs to a Deployment or Argo Rollout if its name ends in the
 // pod-template-hash. A Job belongs to a CronJob if its name ends in 8 to 10 digits. A ReplicationController belongs

@@ -3,6 +3,7 @@ package validate
 import (
 	"strings"
 	"testing"
+	"time"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
@@ -55,6 +56,49 @@ func TestProposalsOfTenantsAreDiscreet(t *testing.T) {
 		}
 		if !strings.Contains(text, c.want) || strings.Contains(text, c.wantNoName) || c.want == "" && text != "" {
 			t.Errorf("isolation %v, alone %v, %s: %q, want %q and no %q", c.on, c.alone, c.host, text, c.want, c.wantNoName)
+		}
+	}
+}
+
+// The webhook names objects of other namespaces only if they are exported to the namespace of the object, whether
+// isolation refuses the object or warns, and in warnings about objects that win over it.
+// Promise: security-tenants.md#what-a-tenant-reads-of-others
+func TestReviewsAreDiscreet(t *testing.T) {
+	const more = `
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: hidden, namespace: victim, creationTimestamp: "2020-01-01T00:00:00Z"}, spec: {exportTo: [third], hosts: [first.example.com], http: [{route: [{destination: {host: web}}]}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: open, namespace: victim, creationTimestamp: "2020-01-01T00:00:00Z"}, spec: {hosts: [second.example.com], http: [{route: [{destination: {host: web}}]}]}}
+`
+	records, _ := ingest.Records(eventsOf(t, others+more), normal.Options{})
+	known := mirror.Empty().Apply(7, records, nil).New
+	for _, c := range []struct {
+		host             string
+		on               bool
+		want, wantNoName string
+	}{
+		{"private.example.com", false, "a ServiceEntry of another tenant", "victim"},
+		{"private.example.com", true, "a ServiceEntry of another tenant", "victim"},
+		{"public.example.com", true, "victim/open", "victim/hidden"},
+		{"first.example.com", false, "is claimed by an object of another namespace too", "victim"},
+		{"second.example.com", false, "is claimed by VirtualService victim/open too", "victim/hidden"},
+	} {
+		settings := tenantRules
+		settings.On = c.on
+		w := New(normal.New(normal.Options{Isolation: settings}), func() *meshv1.MeshConfig { return nil },
+			func() *mirror.Snapshot { return known }, func(of string) (string, bool) { return isolation.TenantOf(of, ""), true },
+			func(model.Record, *mirror.Snapshot) (refused, warned []error) { return nil, nil })
+		one := parseYAML(t, `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: evil}, `+
+			`spec: {hosts: ["`+c.host+`"], http: [{route: [{destination: {host: web}}]}]}}`)
+		one.Object.Created = time.Now() // as the webhook does
+		var found Found
+		w.normalised(t.Context(), one.Object, &found)
+		text := strings.Join(found.Warnings, "\n")
+		for _, e := range found.Errors {
+			text += "\n" + e.text()
+		}
+		if !strings.Contains(text, c.want) || strings.Contains(text, c.wantNoName) {
+			t.Errorf("isolation %v, %s: %q, want %q and no %q", c.on, c.host, text, c.want, c.wantNoName)
 		}
 	}
 }

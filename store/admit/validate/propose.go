@@ -45,7 +45,10 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 	if d.Was = recordsOf(known, &d.ID); len(d.Was) == 0 {
 		d.ID.Origin = originIn(known)
 	}
+	unread, reason := normal.Unserved(o)
 	switch {
+	case reason != "":
+		d.refuse(unread, problem.NotSupported, reason)
 	case schema.Of(o.ID.Group, o.Version, o.ID.Kind) == nil:
 		d.refuse("apiVersion", problem.NotSupported, "is of no kind and version of Istio: what depends on the object is known "+
 			"only where its configuration is read from files (--config-dir)")
@@ -66,7 +69,7 @@ func (w *Webhook) propose(ctx context.Context, known *mirror.Snapshot, o *object
 
 // normalisedOver normalises an object, and sets its records and problems.
 func (w *Webhook) normalisedOver(ctx context.Context, known *mirror.Snapshot, o *object.Object, d *Proposed, alone bool) {
-	var found Found
+	found := Found{whole: !alone}
 	tree := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.JSON, &tree); err != nil {
 		found.err("", problem.Unreadable, err.Error())

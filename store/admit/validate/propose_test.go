@@ -57,7 +57,12 @@ func TestProposals(t *testing.T) {
 			"-ServiceEntry -Endpoints"},
 		{"absent", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: none, namespace: shop}, spec: {}}`, true, "refused: does not exist"},
 		{"of Kubernetes", `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is of no kind"},
-		{"unknown version", `{apiVersion: networking.istio.io/v9, kind: Sidecar, metadata: {name: web, namespace: shop}, spec: {}}`, false, "refused: apiVersion: is of no kind"},
+		{"unknown version", `{apiVersion: networking.istio.io/v9, kind: Sidecar, metadata: {name: web, namespace: shop}, spec: {}}`, false,
+			`refused: apiVersion: version "v9" is not served: want one of v1, v1beta1, v1alpha3`},
+		{"misspelt kind", `{apiVersion: networking.istio.io/v1, kind: Sidcar, metadata: {name: web, namespace: shop}, spec: {}}`, false,
+			"refused: kind: kind Sidcar of networking.istio.io is not known: the group has DestinationRule, EnvoyFilter, Gateway, "},
+		{"kind of another group", `{apiVersion: networking.istio.io/v1, kind: PeerAuthentication, metadata: {name: web, namespace: shop}, spec: {}}`, false,
+			"refused: kind: kind PeerAuthentication of networking.istio.io is not known: the kind is of security.istio.io"},
 		{"against the definition", `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: web, namespace: shop}, spec: {hosts: 7}}`, false, "refused: spec.hosts"},
 		{"invalid", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["no slash"]}]}}`, false, "refused: spec.egress[0].hosts[0]"},
 		{"twice", `{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {name: s, namespace: shop}, spec: {egress: [{hosts: ["./*"]}]}}

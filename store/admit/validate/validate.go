@@ -180,41 +180,6 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 		UID: string(head.UID), Generation: head.Generation, JSON: r.Object.Raw}, nil
 }
 
-// Found contains the results of the validation of one object.
-type Found struct {
-	Errors   []Error  // at most schema.MaxViolations; empty: the object is valid
-	Warnings []string // "field: message", or a message without a field
-}
-
-// Error is one reason for which an object is refused.
-type Error struct {
-	Field   string // path in the object, such as spec.hosts[0]; empty: the object as a whole
-	Code    problem.Code
-	Message string
-}
-
-// err adds an error, up to schema.MaxViolations.
-func (f *Found) err(field string, code problem.Code, message string) {
-	if len(f.Errors) < schema.MaxViolations {
-		f.Errors = append(f.Errors, Error{field, code, message})
-	}
-}
-
-// warn adds a warning, up to schema.MaxViolations; API servers forward far fewer.
-func (f *Found) warn(text string) {
-	if len(f.Warnings) < schema.MaxViolations {
-		f.Warnings = append(f.Warnings, text)
-	}
-}
-
-// text returns "field: message", or the message if the field is empty.
-func (e Error) text() string {
-	if e.Field == "" {
-		return e.Message
-	}
-	return e.Field + ": " + e.Message
-}
-
 // check validates an object. An object of Istio is checked against its CRD and, if it has no violations, by normalised.
 // An object of the Gateway API gets warnings, but no errors.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
@@ -267,12 +232,13 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	w.assess(ctx, w.normal.Object(obj, lookup{w.ownersAt(known), w.tenants, mesh}), known, found)
 }
 
-// assess adds the problems of a normalised object, and the results of the Judge and the analysis for its records.
+// assess adds the problems of a normalised object, and the results of the Judge and the analysis for its records. With
+// Found.whole, the messages name objects that the namespace of the object may not see.
 func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirror.Snapshot, found *Found) {
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
 		refused[p] = true
-		found.err(p.Field, p.Code, p.Message)
+		found.err(p.Field, p.Code, found.message(p))
 	}
 	for _, p := range result.Problems {
 		if refused[p] {
@@ -281,10 +247,10 @@ func (w *Webhook) assess(ctx context.Context, result normal.Result, known *mirro
 		// Fields that this version does not support, and faults of this program, are not the author's mistakes. Istio
 		// admits such objects, so these problems become warnings.
 		if p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal {
-			found.err(p.Field, p.Code, p.Message)
+			found.err(p.Field, p.Code, found.message(p))
 			continue
 		}
-		found.warn(warning(p, ""))
+		found.warn(found.warning(p, ""))
 	}
 	for _, record := range result.Records {
 		if ctx.Err() != nil || len(found.Errors) >= schema.MaxViolations {
@@ -303,7 +269,7 @@ func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Fou
 	}
 	for _, err := range warned {
 		p := model.ProblemOf(err, record.Meta().Key)
-		found.warn(warning(object.Problem{Field: p.Field, Message: p.Message, Analyzer: p.Analyzer}, ""))
+		found.warn(found.warning(object.Problem{Field: p.Field, Message: p.Message, Whole: p.Whole, Analyzer: p.Analyzer}, ""))
 	}
 	if known == nil {
 		return
@@ -313,16 +279,8 @@ func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Fou
 		if p.Code == problem.NotFound {
 			more = " (not known yet; expected if it is applied together with this object)"
 		}
-		found.warn(warning(p, more))
+		found.warn(found.warning(p, more))
 	}
-}
-
-// warning returns "field: message" for a problem, followed by the code of its analyzer and by more.
-func warning(p object.Problem, more string) string {
-	if p.Field == "" {
-		return p.Message + p.Analyzer.Suffix() + more
-	}
-	return p.Field + ": " + p.Message + p.Analyzer.Suffix() + more
 }
 
 // unchanged reports whether a request is an update that leaves spec and apiVersion unchanged. An invalid object that

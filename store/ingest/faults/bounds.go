@@ -26,9 +26,9 @@ func bounded(id object.ID, all []object.Problem) []object.Problem {
 			Code: problem.NotAllowed, Severity: problem.Warning, Message: fmt.Sprintf("%d more problems of this object are not listed", more)})
 	}
 	for i, p := range all {
-		if len(p.Field) > maxText || len(p.Message) > maxText {
+		if len(p.Field) > maxText || len(p.Message) > maxText || len(p.Whole) > maxText {
 			all = slices.Clone(all)
-			all[i].Field, all[i].Message = cut(p.Field), cut(p.Message)
+			all[i].Field, all[i].Message, all[i].Whole = cut(p.Field), cut(p.Message), cut(p.Whole)
 		}
 	}
 	return all

@@ -72,7 +72,7 @@ func InOrder(paths []string, stdin io.Reader) (all []*object.Object, err error) 
 				switch {
 				case d.foreign:
 				case d.object == nil:
-					return nil, fmt.Errorf("%s: %s", d.location, d.wrong)
+					return nil, errors.New(d.fault())
 				default:
 					all = append(all, d.object)
 				}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -38,6 +39,14 @@ type doc struct {
 	location string
 	wrong    string // why the document is broken; empty: it is not
 	foreign  bool   // a JSON document that is certainly not a Kubernetes object
+}
+
+// fault returns the location, the object as far as it could be read, and the reason of a broken document.
+func (d doc) fault() string {
+	if d.id.Kind == "" {
+		return d.location + ": " + d.wrong
+	}
+	return fmt.Sprintf("%s: %v: %s", d.location, d.id, d.wrong)
 }
 
 // parse parses all documents of one file. path is relative to the folder; config is the name of the config cluster.
@@ -98,7 +107,7 @@ func documents(path string, data []byte) []doc {
 		}
 		tree, err := toJSON(raw.data)
 		if err != nil {
-			docs = append(docs, broken(location, raw.data, err.Error()))
+			docs = append(docs, broken(location, raw.data, inFile(err.Error(), raw.line)))
 			continue
 		}
 		if string(tree) == "null" {
@@ -137,6 +146,7 @@ func foreign(tree []byte) bool {
 type rawDoc struct {
 	data  []byte
 	wrong string
+	line  int // number of lines of the file before the document
 }
 
 // split divides a file into documents: YAML at lines that start with ---, JSON at the end of each value.
@@ -153,7 +163,7 @@ func split(path string, data []byte) []rawDoc {
 		case errors.Is(err, io.EOF):
 			return docs
 		case err != nil:
-			return append(docs, rawDoc{data[start:], fmt.Sprintf("is no JSON: %v", err)})
+			return append(docs, rawDoc{data: data[start:], wrong: fmt.Sprintf("is no JSON: %v", err)})
 		}
 		docs = append(docs, rawDoc{data: raw})
 	}
@@ -163,24 +173,40 @@ func split(path string, data []byte) []rawDoc {
 // start of the line is enough (https://yaml.org/spec/1.2.2/#rule-c-forbidden).
 func splitYAML(data []byte) []rawDoc {
 	var docs []rawDoc
-	start := 0
+	start, line, lines := 0, 0, 0 // line: number of lines before start; lines: before at
 	for at := 0; at < len(data); {
 		end := len(data)
 		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
 			end = at + i + 1
 		}
-		if line := bytes.TrimRight(data[at:end], "\r\n"); separator(line) {
+		if text := bytes.TrimRight(data[at:end], "\r\n"); separator(text) {
 			if body := data[start:at]; !blank(body) {
-				docs = append(docs, rawDoc{data: body})
+				docs = append(docs, rawDoc{data: body, line: line})
 			}
-			start = end
-			if rest := bytes.TrimSpace(line[3:]); len(rest) > 0 && rest[0] != '#' && line[0] == '-' {
-				start = at + 3 // "--- {kind: ...}": the document starts on the same line
+			start, line = end, lines+1
+			if rest := bytes.TrimSpace(text[3:]); len(rest) > 0 && rest[0] != '#' && text[0] == '-' {
+				start, line = at+3, lines // "--- {kind: ...}": the document starts on the same line
 			}
 		}
 		at = end
+		lines++
 	}
-	return append(docs, rawDoc{data: data[start:]})
+	return append(docs, rawDoc{data: data[start:], line: line})
+}
+
+// lineNumber matches the number of a line in an error of the YAML library.
+var lineNumber = regexp.MustCompile(`\bline (\d+):`)
+
+// inFile returns an error about a document, with line numbers of the file. before is the number of lines before the
+// document.
+func inFile(text string, before int) string {
+	return lineNumber.ReplaceAllStringFunc(text, func(match string) string {
+		n, err := strconv.Atoi(match[len("line ") : len(match)-1])
+		if err != nil {
+			return match
+		}
+		return fmt.Sprintf("line %d:", n+before)
+	})
 }
 
 func separator(line []byte) bool {
@@ -195,6 +221,7 @@ func blank(data []byte) bool { return len(bytes.TrimSpace(data)) == 0 }
 var (
 	anchor  = regexp.MustCompile(`(?m)(?:^|[\s,\[{])&[^\s&,\[\]{}]`)
 	alias   = regexp.MustCompile(`[\s,\[{:]\*[^\s*,\]}]`)
+	tab     = regexp.MustCompile(`(?m)^ *\t`)
 	notYAML = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml: )?(?:unmarshal errors:\s*)?`)
 )
 
@@ -223,7 +250,11 @@ func toJSON(data []byte) (tree []byte, err error) {
 	}()
 	tree, err = yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("is no YAML: %s", strings.Join(strings.Fields(notYAML.ReplaceAllString(err.Error(), "")), " "))
+		text := strings.Join(strings.Fields(notYAML.ReplaceAllString(err.Error(), "")), " ")
+		if strings.Contains(text, "cannot start any token") && tab.Match(data) {
+			text += " (a tab: YAML is indented by spaces)"
+		}
+		return nil, errors.New("is no YAML: " + text)
 	}
 	if len(tree) > maxDocument {
 		return nil, fmt.Errorf("the document has %d bytes with its aliases resolved, more than %d", len(tree), maxDocument)

@@ -23,11 +23,12 @@ type owner struct {
 	vs     *model.VirtualService
 }
 
-func (o owner) String() string {
+// object returns the VirtualService, or else the Gateway.
+func (o owner) object() model.Other {
 	if o.vs != nil {
-		return o.vs.Key.String()
+		return model.OtherOf(o.vs)
 	}
-	return o.server.Gateway.Key.String()
+	return model.OtherOf(o.server.Gateway)
 }
 
 // claim reserves SNI names for a chain. It returns the names that no earlier chain of the listener has, and reports a
@@ -61,15 +62,16 @@ func (c *chaining) lose(name string, by, older owner) {
 	if by.vs != nil {
 		key, field = by.vs.Key, "spec.tls"
 	}
-	c.report(key, field, what, older)
+	c.report(key, field, what, older.object())
 }
 
 // report adds a problem of an object whose connections belong to another object (older), which takes precedence.
-func (c *chaining) report(key model.Key, field, what string, older any) {
-	*c.found = append(*c.found, input.Problem{Key: key, Field: field, Code: problem.Duplicate,
-		Analyzer: problem.ConflictingGateways, Severity: problem.Error,
-		Message: fmt.Sprintf("%s at port %d of gateway workloads in namespace %s belong to %v, which takes precedence and stays in effect",
-			what, c.Port, c.Key.Namespace, older)})
+func (c *chaining) report(key model.Key, field, what string, older model.Other) {
+	p := input.Problem{Key: key, Field: field, Code: problem.Duplicate, Analyzer: problem.ConflictingGateways, Severity: problem.Error}
+	p.Message, p.Whole = model.Messages(key.Namespace,
+		"%s at port %d of gateway workloads in namespace %s belong to %v, which takes precedence and stays in effect",
+		what, c.Port, c.Key.Namespace, older)
+	*c.found = append(*c.found, p)
 }
 
 // addTCP adds the chain of a server whose connections Envoy forwards as TCP. VirtualServices are searched in order of
@@ -87,7 +89,7 @@ func (c *chaining) addTCP(server gateways.Server) {
 		switch {
 		case i < 0:
 		case first != nil:
-			c.report(vs.Key, "spec.tcp", "connections to server "+server.Name(), first.Key)
+			c.report(vs.Key, "spec.tcp", "connections to server "+server.Name(), model.OtherOf(first))
 		default:
 			first = vs
 			if left, free := c.claim(names, owner{server: server}); free {

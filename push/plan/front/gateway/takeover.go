@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -149,8 +148,8 @@ func (t *takeovers) loses(to, of *model.VirtualService, path string) {
 		return
 	}
 	t.lost[of] = true
-	t.found = append(t.found, input.Warning(of.Key, problem.Duplicate, "spec.http",
-		fmt.Sprintf("a match for %s%s at gateways gets no requests: %v precedes it and gets all of them", t.host, orSlash(path), to.Key)))
+	t.found = append(t.found, input.WarningAbout(of.Key, problem.Duplicate, "spec.http",
+		"a match for %s%s at gateways gets no requests: %v precedes it and gets all of them", t.host, orSlash(path), model.OtherOf(to)))
 }
 
 // orSlash returns a path, or "/" for the path of all requests.
@@ -165,11 +164,11 @@ func (t *takeovers) takes(by, from *model.VirtualService, path string) {
 	}
 	t.named[pair] = true
 	path = orSlash(path)
-	t.found = append(t.found, input.Warning(by.Key, problem.Duplicate, "spec.http",
-		fmt.Sprintf("takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, from.Key)))
+	t.found = append(t.found, input.WarningAbout(by.Key, problem.Duplicate, "spec.http",
+		"takes requests for %s%s at gateways from %v, which is older and of another namespace", t.host, path, model.OtherOf(from)))
 	if !t.taken[from] {
 		t.taken[from] = true
-		t.found = append(t.found, input.Warning(from.Key, problem.Duplicate, "spec.http",
-			fmt.Sprintf("requests for %s%s at gateways go to %v, which is younger and of another namespace", t.host, path, by.Key)))
+		t.found = append(t.found, input.WarningAbout(from.Key, problem.Duplicate, "spec.http",
+			"requests for %s%s at gateways go to %v, which is younger and of another namespace", t.host, path, model.OtherOf(by)))
 	}
 }

@@ -141,9 +141,8 @@ func (r *routing) claim(vs *model.VirtualService, field string, destinations []s
 	if sni != "" {
 		what = "TLS for " + sni
 	}
-	message := fmt.Sprintf("%s at port %d of %s: no effect, since the older %v matches all these connections",
-		what, r.port, r.host.Name, older.Key)
-	r.found = append(r.found, input.Warning(vs.Key, problem.Duplicate, field, message))
+	r.found = append(r.found, input.WarningAbout(vs.Key, problem.Duplicate, field,
+		"%s at port %d of %s: no effect, since %v matches all these connections", what, r.port, r.host.Name, model.OlderOf(older)))
 }
 
 // applies reports whether a match of a VirtualService applies to connections at the port.

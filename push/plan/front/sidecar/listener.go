@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -250,8 +251,9 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
 			if open && (ends != nil || http != nil && r.route == (routeKey{})) {
-				*found = append(*found, input.Warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at "+
-					xds.ListenerName(t.bind, t.port)+" has no effect: "+ls.holder(l.name, ends)+" already receives all connections of this port"))
+				*found = append(*found, input.WarningAbout(r.from.Key, problem.Duplicate, "spec.ports",
+					"TCP at %s has no effect: %v already receives all connections of this port", xds.ListenerName(t.bind, t.port),
+					ls.holder(l.name, ends)))
 				continue
 			}
 			if open && ends == nil {
@@ -280,21 +282,27 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 
 // holder describes the owner of a listener's port for a message. The owner is the service with the chain for all
 // connections (ends). If ends is nil, it is the first host by name with HTTP at the listener.
-func (ls *listeners) holder(name string, ends *hostTraffic) string {
+func (ls *listeners) holder(name string, ends *hostTraffic) any {
 	if ends != nil {
-		return fmt.Sprintf("%v (host %s)", ends.from.Key, ends.host)
+		of := model.OtherOf(ends.from)
+		of.Text = fmt.Sprintf("%v (host %s)", ends.from.Key, ends.host)
+		return of
 	}
-	first := ""
-	serves := func(t traffic) bool { return t.http && t.listener == name }
+	first, by := "", (*model.Service)(nil)
 	for host, c := range ls.entries.All() {
-		if (first == "" || host < first) && slices.ContainsFunc(c.traffic, serves) {
-			first = host
+		if first != "" && host >= first {
+			continue
+		}
+		if i := slices.IndexFunc(c.traffic, func(t traffic) bool { return t.http && t.listener == name }); i >= 0 {
+			first, by = host, c.traffic[i].from
 		}
 	}
-	if first == "" {
+	if by == nil {
 		return "the HTTP proxy of the mesh"
 	}
-	return "HTTP of host " + first
+	of := model.OtherOf(by)
+	of.Text = "HTTP of host " + first
+	return of
 }
 
 // reporting returns the Spec of a listener with the given telemetry. A listener without HTTP reports no spans.

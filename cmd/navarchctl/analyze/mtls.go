@@ -1,0 +1,126 @@
+package analyze
+
+import (
+	"fmt"
+	"iter"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	planinput "navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// strictServers reports DestinationRules by which clients send no mTLS to endpoints whose PeerAuthentication is STRICT.
+func strictServers(w *world) {
+	if len(w.records[model.KindPeerAuthentication]) == 0 {
+		return
+	}
+	var in *planinput.Input // an index of all records, made for the first rule that needs it
+	for rule := range each[*model.DestinationRule](w, model.KindDestinationRule) {
+		automatic := w.known.Mesh().Spec.GetEnableAutoMtls().GetValue()
+		if !mayRefuse(rule, automatic) {
+			continue
+		}
+		if in == nil {
+			in = planinput.New(w.known, &pool.Pool{}, "")
+		}
+		reported := map[string]bool{} // fields
+		for service, host := range w.ruledServices(rule) {
+			w.strictPorts(in, rule, service, host, reported)
+		}
+	}
+}
+
+// mayRefuse reports whether a rule may make clients send no mTLS: it states DISABLE or SIMPLE, or it states no tls and
+// automatic mTLS is off. MUTUAL with certificates of the client's own may satisfy STRICT, if the mesh signed these.
+func mayRefuse(rule *model.DestinationRule, automatic bool) bool {
+	if !automatic {
+		return true
+	}
+	for _, settings := range traffic.All(rule.Spec) {
+		if withoutMTLS(settings.GetTls(), automatic) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutMTLS reports whether clients send no client certificate by the tls of a rule; nil: the rule states none.
+func withoutMTLS(tls *networkingv1.ClientTLSSettings, automatic bool) bool {
+	if tls == nil {
+		return !automatic
+	}
+	return tls.GetMode() == networkingv1.ClientTLSSettings_DISABLE || tls.GetMode() == networkingv1.ClientTLSSettings_SIMPLE
+}
+
+// ruledServices yields the services of a rule's host, each with the host. The host may be a wildcard; hosts with a rule
+// of their own are then left out, because the more specific rule counts.
+func (w *world) ruledServices(rule *model.DestinationRule) iter.Seq2[*model.Service, string] {
+	return func(yield func(*model.Service, string) bool) {
+		for _, of := range []model.Kind{model.KindService, model.KindServiceEntry} {
+			for r := range w.known.ByHost(of, rule.Spec.GetHost()) {
+				if !yield(r.(*model.Service), rule.Spec.GetHost()) {
+					return
+				}
+			}
+			for svc := range each[*model.Service](w, of) {
+				for _, host := range svc.Spec.GetHosts() {
+					if !model.Covers(rule.Spec.GetHost(), host) || w.hasRule(host) {
+						continue
+					}
+					if !yield(svc, host) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// hasRule reports whether a DestinationRule has exactly this host.
+func (w *world) hasRule(host string) bool {
+	for range w.known.ByHost(model.KindDestinationRule, host) {
+		return true
+	}
+	return false
+}
+
+// strictPorts reports the first refused port of each field of a rule. reported has the fields that were reported.
+func (w *world) strictPorts(in *planinput.Input, rule *model.DestinationRule, service *model.Service, host string, reported map[string]bool) {
+	for _, port := range service.Spec.GetPorts() {
+		if port.GetProtocol() == model.Protocol_PROTOCOL_UDP {
+			continue
+		}
+		q := planinput.Selection{Service: service, Host: host, Port: port.GetNumber(), NotReady: true}
+		w.strictCluster(in, rule, q, nil, traffic.Effective(rule, nil, -1, q.Port), reported)
+		for i, subset := range rule.Spec.GetSubsets() {
+			q.Rule, q.Subset = rule, subset.GetName()
+			w.strictCluster(in, rule, q, subset.GetLabels(), traffic.Effective(rule, rule, i, q.Port), reported)
+		}
+	}
+}
+
+// strictCluster reports the tls of a policy if an endpoint of the selection accepts only mTLS.
+func (w *world) strictCluster(in *planinput.Input, rule *model.DestinationRule, q planinput.Selection, labels map[string]string,
+	policy traffic.Policy, reported map[string]bool) {
+	field, states := "spec.host", "the rule states no tls, and enableAutoMtls is false"
+	if policy.TLS != nil {
+		field, states = policy.TLSAt.Field, fmt.Sprintf("mode %v", policy.TLS.GetMode())
+	}
+	if reported[field] || !withoutMTLS(policy.TLS, in.Mesh.Spec.GetEnableAutoMtls().GetValue()) {
+		return
+	}
+	for _, m := range in.Members(q, labels).All() {
+		if by := in.DemandedBy(q, m); by != nil {
+			reported[field] = true
+			w.foundRecord(problem.PlaintextToStrict, rule, field,
+				"%s sends no client certificate, and endpoints of %q accept only mTLS at port %d by %v: "+
+					"they close the connection, and calls are answered 503",
+				states, q.Host, q.Port, by.Key)
+			return
+		}
+	}
+}
