@@ -25,10 +25,10 @@ const (
 	maxRefusal  = 400         // most bytes of Envoy's reason, before "..."
 )
 
-// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each
-// group of proxies whose configuration after the change Envoy refuses, unless Envoy refuses the configuration before
-// the change for the same reason. Warnings count the groups that are not validated, and name the groups for which the
-// report states why. The error reports that Envoy cannot be run, or that a validation took longer than validateFor.
+// validated runs Envoy over the bootstraps of a report and removes them from the report. It adds a risk for each group
+// of proxies whose configuration after the change Envoy refuses, unless Envoy refuses the configuration before the
+// change for the same reason. Warnings count the groups that are not validated, and name those for which the report
+// states the reason. The error reports that Envoy cannot be run, or that a validation took longer than validateFor.
 func validated(ctx context.Context, envoy string, r *preview.Report, warnings io.Writer) error {
 	defer progress.Work(ctx, "validating by Envoy")()
 	skipped := 0
@@ -107,8 +107,8 @@ func refusal(ctx context.Context, envoy string, bootstrap []byte) (string, error
 	return complaint(out, file), nil
 }
 
-// complaint returns the reason in Envoy's output as one line. It omits prefixes of log lines, which have times, and the
-// name of the file, and is cut after maxRefusal bytes. Equal reasons thus are equal texts.
+// complaint returns the reason in Envoy's output as one line. It omits the name of the file, and the prefixes of log
+// lines, which contain times. So equal reasons are equal texts. The line is cut after maxRefusal bytes.
 func complaint(out []byte, file string) string {
 	text := strings.ReplaceAll(string(bytes.TrimSpace(out)), file, "bootstrap")
 	var lines []string

@@ -13,9 +13,9 @@ import (
 var _ api.Objects = (*ingester)(nil)
 
 // Stored implements api.Objects. Revision is 0 until the ingester has read the requested generation, or a newer one,
-// and has written everything. Then it is the revision of the newest batch. Secrets whose private keys are not sealed
-// yet do not count as waiting: for such a Secret, that batch may lack the generation. If this process does not lead,
-// the result is zero. Errors are the context's.
+// and has written everything. Then it is the store's revision of the newest batch of writes. The ingester does not wait
+// for Secrets whose private keys are not sealed yet, so the store may lack the generation of such a Secret. If this
+// process does not lead, the result is zero. Errors are the context's; with an error, the result is not to be used.
 func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi.Stored, err error) {
 	if _, s.Leads = i.lead.Epoch(); !s.Leads {
 		return s, nil
@@ -48,8 +48,8 @@ func (i *ingester) Stored(ctx context.Context, q api.StoredQuestion) (s fleetapi
 	return s, err
 }
 
-// find returns an object of the config cluster, or else of the folder, as the ingester has read it; nil: the ingester
-// has not read it. Errors are the context's.
+// find returns an object of the config cluster, or else of the folder, as the ingester has read it. found is nil if the
+// ingester has not read such an object. Errors are the context's.
 func (i *ingester) find(ctx context.Context, q api.StoredQuestion) (id object.ID, found *object.Object, err error) {
 	var ids []object.ID
 	for _, source := range []string{origin.Kube, origin.Files} {

@@ -26,8 +26,9 @@ import (
 	"navarch.io/navarch/store/source/files"
 )
 
-// The bounds of a preview: the bytes of its request, and the time, which includes the wait for other previews. This
-// process makes one preview at a time, because each has a copy of the plan.
+// The bounds of a preview. MaxPlanBody is the size of its request. PlanBudget is its time, which includes the wait for
+// other previews; the API applies this bound. This process makes one preview at a time, because each has a copy of the
+// plan.
 const (
 	MaxPlanBody    = 4 << 20 // bytes
 	maxPlanObjects = 500
@@ -38,8 +39,9 @@ const (
 )
 
 // PlanBody reads the body of a request for a preview, at most MaxPlanBody bytes within 10 s. The caller must call done
-// once the response is written; done is never nil. With an error, status is that of the response: 429 for too many
-// requests of the caller at once, 413 for a body that is too large, and 400 for a body that cannot be read.
+// once the response is written; done is never nil. Without an error status is 0. With an error it is the status of the
+// response. 429: the caller or its tenant has too many unfinished requests. 413: the body is too large. 400: the body
+// cannot be read.
 func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseWriter, r *http.Request,
 ) (body []byte, done func(), status int, err error) {
 	// The caller's turn (Plan) begins once the body has been read, so that slow clients do not keep others waiting.
@@ -62,9 +64,10 @@ func (p *Pages) PlanBody(ctx context.Context, who authz.Caller, w http.ResponseW
 // deleted, and with removed=N the last N of them. With bootstraps=true the report has the configuration of the first
 // groups of proxies for Envoy's validation.
 //
-// With an error, the status is that of the response: 404 without role xds, 400 for a body or parameter that is not
-// valid, 403 for an object of another tenant, 429 for too many previews, 413 for plan.ErrNoRoom, 503 for other errors
-// of the preview. An object that the validation webhook would refuse is part of the report, and not an error.
+// Without an error the status is 200. With an error it is the status of the response. 404: the process does not have
+// role xds. 400: the body or a parameter is not valid. 403: an object is of another tenant. 413: plan.ErrNoRoom. 503:
+// any other error of the preview. 429: the caller has too many unfinished requests, or ctx ended before its turn. An
+// object that the validation webhook would refuse is part of the report, and not an error.
 func (p *Pages) Plan(ctx context.Context, who authz.Caller, body []byte, q url.Values) (*preview.Report, int, error) {
 	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Place: p.previews})
 	if err != nil {
@@ -159,8 +162,8 @@ type Previewer struct {
 }
 
 // Preview computes the effect of a change of objects on the visible proxies. If the webhook would refuse one of the
-// objects, the result lists the objects and their problems without any effect. Errors are those of Base, of Afford and
-// of preview.Of.
+// objects, the result lists the objects and their problems without any effect. The change is not made. Errors are those
+// of Base, of Afford and of preview.Of.
 func (p *Previewer) Preview(ctx context.Context, who authz.Caller, of validate.Proposal) (*preview.Plan, error) {
 	base, err := p.Base(ctx)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 // Problem describes an error or a warning about one object of the configuration.
 type Problem = model.Problem
 
-// Warning returns a problem with severity Warning: the object takes effect nevertheless. field is the path of the
-// field.
+// Warning returns a problem with severity Warning, for an object that takes effect nevertheless. field is the path of
+// the field; empty: the whole object.
 func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
-// NotFound returns a warning for the object with a key, whose field refers to a missing object.
+// NotFound returns a warning for the object with a key, whose field refers to a missing object. The severity is
+// Warning.
 func NotFound(key model.Key, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound,
 		Severity: problem.Warning, Message: message}
@@ -27,7 +28,8 @@ func NotFound(key model.Key, field, message string) Problem {
 // replaced, and never changed in place.
 type Problems map[string][]Problem
 
-// Set replaces the problems of a unit. An empty list removes the unit.
+// Set replaces the problems of a unit. An empty list removes the unit. The map keeps the list, which must not be
+// changed afterwards.
 func (p Problems) Set(unit string, found []Problem) {
 	if len(found) == 0 {
 		delete(p, unit)
@@ -39,7 +41,8 @@ func (p Problems) Set(unit string, found []Problem) {
 // Clone returns an independent copy of the map. The lists are shared.
 func (p Problems) Clone() Problems { return maps.Clone(p) }
 
-// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare.
+// Sorted returns all problems of the sets without duplicates, in the order of Problem.Compare; nil: no problems. The
+// caller owns the result.
 func Sorted(sets ...Problems) []Problem {
 	seen := map[Problem]bool{}
 	var out []Problem
